@@ -1,0 +1,1 @@
+"""Who is calling: keys, user agents, and the prefilter on headers."""

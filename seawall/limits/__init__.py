@@ -1,0 +1,1 @@
+"""Limits (rules), counters (a rule bound to a caller's values) and the arithmetic of windows."""

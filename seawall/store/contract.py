@@ -1,0 +1,165 @@
+"""What every store can do, whatever holds the state.
+
+Two halves. The *data path* is asked for each request: `charge`, `acquire`, `release`, `renew`; its answers are futures, so
+that all calls of one loop tick leave in one write. The *control path* (policy versions, worker reports, the inbox) is
+asked a few times a second and is made of coroutines.
+
+A store that can't be asked raises StoreUnavailable; it never answers "unknown" in the shape of a number.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class StoreUnavailable(Exception):
+    """The store gave no answer: not connected, timed out, breaker open. The text names the kind, never a password."""
+
+
+class Charge(NamedTuple):
+    """Add `hits` to a fixed window of a counter. `identity` is from `limits.descriptor.counter_identity`."""
+
+    identity: bytes
+    start: int
+    """Start of the window, unix seconds."""
+    length: int
+    """Length of the window, seconds."""
+    hits: int
+    """0 is a look: it writes nothing."""
+
+
+class Slot(NamedTuple):
+    """Answer to an acquire: whether the slot is held, and how many holders the pool has now, this one included."""
+
+    granted: bool
+    holders: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """One kept version of the policy. `time` is unix seconds, `needs` the lowest release that understands it."""
+
+    version: int
+    digest: str
+    author: str
+    reason: str
+    time: float
+    needs: str
+    current: bool = False
+
+
+class Conflict(Exception):
+    """The current version is not the one that the author started from, or holds the same document."""
+
+    def __init__(self, message: str, current: int | None):
+        super().__init__(message)
+        self.current = current
+
+
+class UnknownVersion(Exception):
+    """A version that is not kept (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What a worker says of itself once a second.
+
+    `checked` is the unix time of its last successful look at the store's current version; `error` is why it stays on
+    `version` although another is current ("" when it does not).
+    """
+
+    worker: str
+    pid: int
+    host: str
+    version: int
+    checked: float
+    error: str
+    release: str
+
+
+class Standing(NamedTuple):
+    """Reply to a report: the current version (None: no policy yet), and how many workers reported lately."""
+
+    current: int | None
+    workers: int
+
+
+class DataPath(Protocol):
+    """Asked for each request."""
+
+    def charge(self, charges: Sequence[Charge]) -> Awaitable[Sequence[int]]:
+        """Add the hits of one call in one step; the counters after it, in order. Charged in full even when over."""
+
+    def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
+        """Take a slot of a pool under `limit` holders for `lease` seconds. A live rid is taken over, never added."""
+
+    def release(self, pool: str, rid: str) -> None:
+        """Give a slot back, at most once for each rid and owner; without an answer: the lease covers a loss."""
+
+    def renew(self, pool: str, rids: Sequence[str], lease: float) -> Awaitable[int]:
+        """Prolong holders; an upsert, so that a store that lost them knows them again. Returns the pool's holders."""
+
+    def now(self) -> float:
+        """The store's clock in unix seconds: all workers count windows and leases by it."""
+
+    @property
+    def healthy(self) -> bool:
+        """False while the store can't be asked; a look, no I/O."""
+
+
+class ControlPath(Protocol):
+    """Asked a few times a second."""
+
+    async def push(
+        self, document: str, *, digest: str, author: str, reason: str, needs: str, if_current: int | None = None
+    ) -> int:
+        """Keep `document` as the next version and make it current.
+
+        Raises Conflict when `if_current` is given and is not current, or when the current document has this digest.
+        """
+
+    async def current(self) -> int | None:
+        """Version that workers should run, or None."""
+
+    async def document(self, version: int) -> tuple[str, VersionInfo]:
+        """Text of a kept version as it was pushed, and what is known of it. Raises UnknownVersion."""
+
+    async def history(self, count: int = 20) -> Sequence[VersionInfo]:
+        """Kept versions, newest first."""
+
+    async def rollback(self, version: int | None, *, author: str, reason: str) -> int:
+        """Make a kept version current again (None: the one that was current before). Returns it."""
+
+    async def wait_change(self, timeout: float) -> None:
+        """Return when the current version may have changed, or after `timeout` seconds."""
+
+    async def report(self, report: WorkerReport) -> Standing:
+        """Leave a worker's report, get the standing."""
+
+    async def workers(self) -> Sequence[WorkerReport]:
+        """Reports not older than 30 s."""
+
+    async def forget_worker(self, worker: str) -> None:
+        """Drop the report of a worker that ended on purpose."""
+
+    async def claim_inbox(self, claimant: str, lease: float) -> str | None:
+        """Take the lease on a document that someone SET into the inbox by hand; its text, or None."""
+
+    async def settle_inbox(self, claimant: str, document: str, error: str | None, push: Mapping[str, str] | None) -> int | None:
+        """End a claim in one step: write the new version (fields of `push`) or the error, and delete the inbox.
+
+        Nothing is deleted when the inbox holds another text by now, or the lease went to someone else (None).
+        """
+
+    async def holders(self, pool: str) -> int:
+        """Live holders of a pool."""
+
+
+class Store(DataPath, ControlPath, Protocol):
+    """The whole contract."""
+
+    async def start(self) -> None:
+        """Connect. Does not raise when the store is away: `healthy` says so, and it keeps trying."""
+
+    async def close(self) -> None:
+        """Close connections."""
