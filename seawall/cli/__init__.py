@@ -1,0 +1,1 @@
+"""The `seawall` command: one module for each subcommand, loaded when it is called."""
