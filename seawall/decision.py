@@ -28,9 +28,9 @@ class Reason(StrEnum):
     OVERLOADED = "overloaded"
     UNAVAILABLE = "gate_unavailable"
     INTERNAL = "internal_error"
-    CLIENT_GONE = "client_gone"
-    UPSTREAM_CUT = "upstream_cut"
     UPSTREAM_ERROR = "upstream_error"
+    ABORTED = "aborted"
+    """The answer ended before its end: the client left or the engine cut it; a filter can't tell which."""
 
 
 @dataclass(frozen=True, slots=True)

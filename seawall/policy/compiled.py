@@ -1,4 +1,4 @@
-"""The compiled, immutable policy: what a request is decided by. Compiled once, swapped whole, shared by all requests."""
+"""The compiled, immutable policy: what requests are decided by. Compiled once, swapped whole, shared by them all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

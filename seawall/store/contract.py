@@ -1,8 +1,8 @@
 """What every store can do, whatever holds the state.
 
-Two halves. The *data path* is asked for each request: `charge`, `acquire`, `release`, `renew`; its answers are futures, so
-that all calls of one loop tick leave in one write. The *control path* (policy versions, worker reports, the inbox) is
-asked a few times a second and is made of coroutines.
+Two halves. The *data path* is asked for each request: `charge`, `acquire`, `release`, `renew`; its answers are futures,
+so that all calls of one loop tick leave in one write. The *control path* (policy versions, worker reports, the inbox)
+is asked a few times a second and is made of coroutines.
 
 A store that can't be asked raises StoreUnavailable; it never answers "unknown" in the shape of a number.
 """
@@ -13,7 +13,10 @@ from typing import NamedTuple, Protocol
 
 
 class StoreUnavailable(Exception):
-    """The store gave no answer: not connected, timed out, breaker open. The text names the kind, never a password."""
+    """The store gave no answer: not connected, timed out, breaker open, an error reply.
+
+    The text names the kind ("timed out", "replied OOM"), never a password. Whether a write took effect is not known.
+    """
 
 
 class Charge(NamedTuple):
@@ -88,16 +91,26 @@ class DataPath(Protocol):
     """Asked for each request."""
 
     def charge(self, charges: Sequence[Charge]) -> Awaitable[Sequence[int]]:
-        """Add the hits of one call in one step; the counters after it, in order. Charged in full even when over."""
+        """Add the hits of one call in one step; the counters after it, in order. Charged in full even when over.
+
+        A counter that stands twice counts twice, each answer after its own hits. A window is counted by its start: a
+        late one (a clock that went back) never resets a newer one. Counts stop at 2^53 - 1.
+        """
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
-        """Take a slot of a pool under `limit` holders for `lease` seconds. A live rid is taken over, never added."""
+        """Take a slot of a pool under `limit` holders for `lease` seconds. A live rid is taken over, never added.
+
+        Whoever stops waiting for the answer calls `release`: the slot may have been granted.
+        """
 
     def release(self, pool: str, rid: str) -> None:
         """Give a slot back, at most once for each rid and owner; without an answer: the lease covers a loss."""
 
     def renew(self, pool: str, rids: Sequence[str], lease: float) -> Awaitable[int]:
-        """Prolong holders; an upsert, so that a store that lost them knows them again. Returns the pool's holders."""
+        """Prolong holders; an upsert, so that a store that lost them knows them again. Returns the pool's holders.
+
+        A rid that lives under another owner was taken over and stays there.
+        """
 
     def now(self) -> float:
         """The store's clock in unix seconds: all workers count windows and leases by it."""
@@ -105,6 +118,10 @@ class DataPath(Protocol):
     @property
     def healthy(self) -> bool:
         """False while the store can't be asked; a look, no I/O."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the store is not healthy, without secrets; "" while it is."""
 
 
 class ControlPath(Protocol):
@@ -115,7 +132,8 @@ class ControlPath(Protocol):
     ) -> int:
         """Keep `document` as the next version and make it current.
 
-        Raises Conflict when `if_current` is given and is not current, or when the current document has this digest.
+        Raises Conflict when `if_current` is given and is not current (0: there is none yet), or when the current
+        document has this digest.
         """
 
     async def current(self) -> int | None:
@@ -128,7 +146,10 @@ class ControlPath(Protocol):
         """Kept versions, newest first."""
 
     async def rollback(self, version: int | None, *, author: str, reason: str) -> int:
-        """Make a kept version current again (None: the one that was current before). Returns it."""
+        """Make a kept version current again (None: the one that was current before). Returns it.
+
+        Raises UnknownVersion. Going back to the version that is current changes nothing.
+        """
 
     async def wait_change(self, timeout: float) -> None:
         """Return when the current version may have changed, or after `timeout` seconds."""
@@ -145,21 +166,36 @@ class ControlPath(Protocol):
     async def claim_inbox(self, claimant: str, lease: float) -> str | None:
         """Take the lease on a document that someone SET into the inbox by hand; its text, or None."""
 
-    async def settle_inbox(self, claimant: str, document: str, error: str | None, push: Mapping[str, str] | None) -> int | None:
-        """End a claim in one step: write the new version (fields of `push`) or the error, and delete the inbox.
+    async def settle_inbox(
+        self, claimant: str, document: str, error: str | None, push: Mapping[str, str] | None
+    ) -> int | None:
+        """End a claim in one step: write the new version (`push`: digest, author, reason, needs) or the error.
 
-        Nothing is deleted when the inbox holds another text by now, or the lease went to someone else (None).
+        Either way the inbox is emptied. A document that equals the current one leaves an error that says so. Nothing is
+        done when the inbox holds another text by now, or the lease went to someone else. Returns the new version, or
+        None when none was written.
         """
+
+    async def inbox_error(self) -> tuple[str, float] | None:
+        """Why the last document from the inbox was refused, and when (unix seconds); None after one that was taken."""
 
     async def holders(self, pool: str) -> int:
         """Live holders of a pool."""
 
 
-class Store(DataPath, ControlPath, Protocol):
-    """The whole contract."""
+class Lifetime(Protocol):
+    """Connections have a beginning and an end."""
 
     async def start(self) -> None:
         """Connect. Does not raise when the store is away: `healthy` says so, and it keeps trying."""
 
     async def close(self) -> None:
         """Close connections."""
+
+
+class Control(ControlPath, Lifetime, Protocol):
+    """The control path alone, as commands use it."""
+
+
+class Store(DataPath, ControlPath, Lifetime, Protocol):
+    """The whole contract."""

@@ -1,0 +1,1 @@
+"""The prefilter: Envoy's external authorization service, on headers only."""

@@ -1,0 +1,41 @@
+"""The prefilter's order: user agent, size of the headers, path, key. Pure."""
+
+from collections.abc import Mapping
+
+from seawall.caller.keys import Caller
+from seawall.decision import Reason, Refusal
+from seawall.llm.protocols import endpoint_of
+from seawall.mesh.names import CONTROL_PREFIX, PRIORITY_HEADER
+from seawall.policy.compiled import Policy
+
+
+def decide(policy: Policy, *, path: str, headers: Mapping[str, str], size: int, now: float) -> Caller | Refusal:
+    """Decide about a request by its headers.
+
+    `size` is an upper bound of the headers' bytes (the whole message's), so that they are added up only when it matters;
+    `now` is unix seconds.
+    """
+    prefilter = policy.prefilter
+    if prefilter.agents.denied(headers.get("user-agent")):
+        return Refusal(Reason.USER_AGENT, "This client is not allowed here.", "user-agent")
+    if size > prefilter.headers_max and (too_large := _largest_header(headers, prefilter.headers_max)):
+        return Refusal(
+            Reason.HEADERS,
+            f"The request's headers are larger than {prefilter.headers_max} bytes; the largest is '{too_large}'.",
+            too_large,
+        )
+    if prefilter.unknown_paths == "deny" and endpoint_of(path) is None:
+        return Refusal(Reason.UNKNOWN_PATH, "There is no such path here.")
+    return policy.callers.identify(headers, now)
+
+
+def _largest_header(headers: Mapping[str, str], allowed: int) -> str | None:
+    sizes = {name: len(name) + len(value.encode("utf-8", "surrogatepass")) for name, value in headers.items()}
+    if sum(sizes.values()) <= allowed:
+        return None
+    return max(sizes, key=lambda name: sizes[name])[:100]
+
+
+def control_headers(headers: Mapping[str, str]) -> list[str]:
+    """Find headers that only the gate may set; taken off even where Envoy was not told to."""
+    return [name for name in headers if name.startswith(CONTROL_PREFIX) or name == PRIORITY_HEADER]

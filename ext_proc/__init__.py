@@ -1,0 +1,1 @@
+"""Bodies and streams: Envoy's external processing service."""

@@ -1,0 +1,118 @@
+"""The sequence of one Process stream: messages to the exchange, its commands to Envoy and to the slots."""
+
+import time
+from collections.abc import Awaitable, Sequence
+
+from ext_proc import events as ev
+from ext_proc import wire
+from ext_proc.stream import Exchange
+from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Sender, Status
+from seawall.serve.gate import Gate
+from seawall.serve.slots import Hold
+
+
+class Stream:
+    """One request. Refused opening or a raised error makes Envoy answer 503 (`failure_mode_allow: false`)."""
+
+    def __init__(self, gate: Gate, sender: Sender, exchange: Exchange, on_closed: "Service"):
+        self._gate = gate
+        self._sender = sender
+        self._exchange = exchange
+        self._service = on_closed
+        self._hold: Hold | None = None
+
+    def message(self, data: bytes) -> Awaitable[None] | None:
+        """Take one message; waits only where a slot has to be asked for."""
+        try:
+            event = wire.decode(data)
+        except ValueError as e:
+            raise RpcError(Status.INVALID_ARGUMENT, str(e)) from None
+        exchange = self._exchange
+        match event:
+            case ev.ResponseBody():
+                commands = exchange.response_body(event)
+            case ev.RequestHeaders():
+                commands = exchange.request_headers(event)
+            case ev.RequestBody():
+                commands = exchange.request_body(event)
+            case ev.ResponseHeaders():
+                commands = exchange.response_headers(event)
+            case ev.Trailers():
+                commands = exchange.trailers(event.response)
+            case None:
+                return None
+        return self._do(commands)
+
+    def _do(self, commands: Sequence[ev.Command]) -> Awaitable[None] | None:
+        waiting: Awaitable[None] | None = None
+        for command in commands:
+            if isinstance(command, ev.Acquire):
+                waiting = self._acquire(command)
+            elif isinstance(command, ev.Release):
+                if self._hold is not None:
+                    self._hold.release()
+            elif isinstance(command, ev.Finished):
+                self._service.finished(command.record)
+            else:
+                self._sender.send(wire.encode(command))
+        return waiting
+
+    async def _acquire(self, command: ev.Acquire) -> None:
+        self._hold = self._gate.slots.hold(command.pool, command.rid)
+        granted = await self._hold.acquire(command.limit)
+        self._do(self._exchange.slot(granted))
+
+    def closed(self, reason: CloseReason) -> None:
+        """Give everything back."""
+        del reason
+        self._service.open_streams -= 1
+        self._do(self._exchange.closed(time.monotonic()))
+
+
+class Service:
+    """Opens a Stream for each request."""
+
+    def __init__(self, gate: Gate):
+        self._gate = gate
+        self.open_streams = 0
+        gate.metrics.gauges(lambda: [("seawall_streams", (), float(self.open_streams))])
+
+    def process(self, _: Call, sender: Sender) -> Stream:
+        """Open a stream; the request keeps the policy that is in force now."""
+        policy = self._gate.policies.current
+        if policy is None:
+            raise RpcError(Status.UNAVAILABLE, "no policy yet")
+        self.open_streams += 1
+        return Stream(self._gate, sender, Exchange(policy, time.monotonic()), self)
+
+    def finished(self, record: ev.Record) -> None:
+        """Count and log one request."""
+        metrics = self._gate.metrics
+        reason = record.reason.value
+        metrics.count("seawall_decisions_total", "ext_proc", reason)
+        metrics.count("seawall_requests_total", record.pool, record.class_, reason)
+        if record.pool:
+            metrics.observe("seawall_request_seconds", record.latency, record.pool)
+            if record.input_tokens is not None:
+                metrics.count("seawall_tokens_total", record.pool, "input", n=record.input_tokens)
+            if record.output_tokens is not None:
+                metrics.count("seawall_tokens_total", record.pool, "output", n=record.output_tokens)
+            else:
+                metrics.count("seawall_usage_unknown_total", record.pool)
+        self._gate.log(
+            "info",
+            "request",
+            latency=record.latency,
+            tenant=record.tenant,
+            model=record.model[:100],
+            pool=record.pool,
+            input_tokens=record.input_tokens,
+            output_tokens=record.output_tokens,
+            reason=reason,
+            rid=record.rid,
+        )
+
+
+def build(gate: Gate) -> RpcService:
+    """Entry point of `seawall.services`."""
+    return RpcService(wire.SERVICE, {}, {wire.METHOD: Service(gate).process})

@@ -1,0 +1,238 @@
+"""One request through ext_proc: a pure state machine, events in, commands out.
+
+Request headers (an LLM path asks for the body and the answer) → body (capped, read, capped output, model, pool) → a slot
+→ on to the engine → answer read for usage → end. However it ends, the slot is given back and the record written exactly
+once. Time is passed in: `now` is in seconds of a clock that never goes back.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ext_proc import events as ev
+from seawall.decision import Reason, Refusal
+from seawall.llm.errors import answer
+from seawall.llm.protocols import Endpoint, Family, endpoint_of, family_of
+from seawall.llm.request import LlmRequest, read_request
+from seawall.llm.usage import UsageReader
+from seawall.mesh.names import POOL_HEADER
+from seawall.policy.compiled import Policy, Variant
+
+TENANT_HEADER = "x-seawall-tenant"
+CLASS_HEADER = "x-seawall-class"
+RETRY_AFTER_FULL = 1.0
+"""Seconds after which a client may try a full pool again; measured drain rates come with admission."""
+
+
+class _State(Enum):
+    OPEN = auto()
+    BODY = auto()
+    """The body is to come."""
+    SLOT = auto()
+    """Waits for the slot."""
+    ENGINE = auto()
+    """With the engine; no answer yet."""
+    ANSWER = auto()
+    OVER = auto()
+    """Answered by us, or passed: nothing is to follow."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """State of one request. `policy` is the snapshot it started with."""
+
+    policy: Policy
+    started: float
+    state: _State = _State.OPEN
+    endpoint: Endpoint | None = None
+    family: Family = Family.OPENAI
+    tenant: str = ""
+    class_: str = ""
+    rid: str = ""
+    request: LlmRequest | None = None
+    variant: Variant | None = None
+    reason: Reason | None = None
+    answer_seen: bool = False
+    """The answer was seen to its end."""
+    _usage: UsageReader = field(default_factory=UsageReader)
+    _sse: bool = False
+    _collected: bytearray | None = None
+    _closed: bool = False
+
+    def request_headers(self, event: ev.RequestHeaders) -> list[ev.Command]:
+        """Decide by the headers whether this is ours, and refuse what needs no body to be refused."""
+        headers = event.headers
+        path = headers.get(":path", "/")
+        self.endpoint = endpoint_of(path)
+        self.family = family_of(path)
+        self.tenant = event.metadata.get("tenant", "")
+        self.class_ = event.metadata.get("class", "") or self.policy.classes[-1]
+        # Without ext_authz in the chain nobody made a rid; a client's own request id alone must not be one.
+        self.rid = event.metadata.get("rid", "") or f"{headers.get('x-request-id', '')}|{event.source}"
+        if self.endpoint is None or not self.endpoint.generates:
+            self.state = _State.OVER
+            return [ev.PassHeaders(self._pool_headers(self._passing_pool()))]
+        if headers.get(":method") != "POST":
+            return self._refuse(Refusal(Reason.METHOD, f"'{path.partition('?')[0][:100]}' takes POST only."))
+        coding = headers.get("content-encoding", "identity").strip().lower()
+        if coding != "identity":
+            message = f"Request bodies with content-encoding '{coding[:40]}' can't be read here; send them plain."
+            return self._refuse(Refusal(Reason.ENCODING, message, "content-encoding"))
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > self._body_cap():
+            return self._refuse(self._too_large(int(length[:20])))
+        if event.end_of_stream:
+            return self._refuse(Refusal(Reason.MALFORMED, "The body is empty.", "body"))
+        self.state = _State.BODY
+        return [ev.AskForBody()]
+
+    def request_body(self, event: ev.RequestBody) -> list[ev.Command]:
+        """Read the whole body, choose pool and caps, ask for a slot."""
+        if self.state is not _State.BODY or self.endpoint is None:
+            return [ev.PassBody()] if self.state is not _State.OVER else []
+        if len(event.body) > self._body_cap():
+            return self._refuse(self._too_large(len(event.body)))
+        request = read_request(self.endpoint, event.body)
+        if isinstance(request, Refusal):
+            return self._refuse(request)
+        variant = self._variant(request.model)
+        if isinstance(variant, Refusal):
+            return self._refuse(variant)
+        self.request, self.variant = request, variant
+        self.state = _State.SLOT
+        return [ev.Acquire(variant.pool, self.rid, self.policy.pools[variant.pool].max_in_flight)]
+
+    def slot(self, granted: bool) -> list[ev.Command]:
+        """The pool has answered."""
+        assert self.request is not None and self.variant is not None
+        if self.state is not _State.SLOT:
+            return []
+        if not granted:
+            return self._refuse(
+                Refusal(
+                    Reason.OVERLOADED,
+                    "All slots of the model's engines are taken. Please try again shortly.",
+                    retry_after=RETRY_AFTER_FULL,
+                )
+            )
+        self.state = _State.ENGINE
+        body = self.request.rewritten(model=self.variant.model, cap=self.policy.output.cap(self.class_))
+        headers = self._pool_headers(self.variant.pool)
+        if body is not None:
+            headers["content-length"] = str(len(body))
+        # A compressed answer can't be read for usage; engines then send it plain.
+        return [ev.PassBody(body, headers, ("accept-encoding",))]
+
+    def response_headers(self, event: ev.ResponseHeaders) -> list[ev.Command]:
+        """Choose what of the answer is to be seen."""
+        status = event.headers.get(":status", "")
+        self.state = _State.ANSWER
+        if event.end_of_stream:
+            self.answer_seen = True
+        if not status.startswith("2"):
+            self.reason = Reason.UPSTREAM_ERROR if status.startswith("5") else Reason.OK
+            return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
+        kind = event.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._sse = kind == "text/event-stream"
+        if kind == "application/json" and not event.headers.get("content-encoding"):
+            self._collected = bytearray()
+        return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
+
+    def response_body(self, event: ev.ResponseBody) -> list[ev.Command]:
+        """Read a piece for usage and send it on as it is."""
+        if self._sse:
+            self._usage.stream_piece(event.body)
+        elif self._collected is not None:
+            if len(self._collected) + len(event.body) > ev.MAX_COLLECTED:
+                self._collected = None
+            else:
+                self._collected += event.body
+        if event.end_of_stream:
+            self._answer_over()
+        return [ev.PassPiece(event.body, event.end_of_stream)]
+
+    def trailers(self, response: bool) -> list[ev.Command]:
+        """Trailers end the answer where the body's last piece did not say so."""
+        if response:
+            self._answer_over()
+        return [ev.PassTrailers(response)]
+
+    def closed(self, now: float) -> list[ev.Command]:
+        """The stream is over, whatever ended it; told once, answered once."""
+        if self._closed:
+            return []
+        self._closed = True
+        if self.endpoint is None or not self.endpoint.generates:
+            return []
+        commands: list[ev.Command] = []
+        if self.variant is not None:
+            commands.append(ev.Release())
+        commands.append(ev.Finished(self._record(now)))
+        self.state = _State.OVER
+        return commands
+
+    def _record(self, now: float) -> ev.Record:
+        reason = self.reason
+        if reason in {None, Reason.OK} and self._usage.error:
+            reason = Reason.UPSTREAM_ERROR
+        elif reason is None:
+            # An SSE stream may be complete to its reader ([DONE]) before its bytes are over.
+            complete = self.answer_seen or self._usage.done
+            reason = Reason.OK if complete else Reason.ABORTED
+        reached = self.state in {_State.ENGINE, _State.ANSWER}
+        return ev.Record(
+            reason=reason,
+            latency=now - self.started,
+            tenant=self.tenant,
+            class_=self.class_,
+            model=self.request.model if self.request else "",
+            pool=self.variant.pool if self.variant and reached else "",
+            input_tokens=self._usage.input_tokens,
+            output_tokens=self._usage.output_tokens,
+            rid=self.rid,
+        )
+
+    def _answer_over(self) -> None:
+        if self.answer_seen:
+            return
+        self.answer_seen = True
+        if self._sse:
+            self._usage.stream_end()
+        elif self._collected is not None:
+            self._usage.whole_answer(bytes(self._collected))
+            self._collected = None
+
+    def _refuse(self, refusal: Refusal) -> list[ev.Command]:
+        self.state = _State.OVER
+        self.reason = refusal.reason
+        return [ev.Refuse(answer(refusal, self.family, self.rid), f"seawall.{refusal.reason.value}")]
+
+    def _body_cap(self) -> int:
+        return self.policy.prefilter.body_cap(self.class_)
+
+    def _too_large(self, size: int) -> Refusal:
+        message = f"The request body has {size} bytes; allowed for class '{self.class_}' are {self._body_cap()}."
+        return Refusal(Reason.TOO_LARGE, message, "body")
+
+    def _variant(self, name: str) -> Variant | Refusal:
+        models = self.policy.models
+        if not models:
+            if self.policy.default_pool is None:
+                return Refusal(Reason.UNAVAILABLE, "No engines are configured here.", retry_after=5)
+            return Variant("default", self.policy.default_pool, name)
+        if not name:
+            return Refusal(Reason.PARAMETER, "The parameter 'model' is required.", "model")
+        model = models.get(name)
+        if model is None:
+            return Refusal(Reason.MODEL, f"The model '{name[:100]}' does not exist here.", "model")
+        return model.variants[0]
+
+    def _passing_pool(self) -> str | None:
+        return self.policy.default_pool or next(iter(self.policy.pools), None)
+
+    def _pool_headers(self, pool: str | None) -> dict[str, str]:
+        headers = {CLASS_HEADER: self.class_}
+        if pool is not None:
+            headers[POOL_HEADER] = pool
+        if self.tenant:
+            headers[TENANT_HEADER] = self.tenant
+        return headers

@@ -1,0 +1,1 @@
+"""Envoy's global rate limit service."""

@@ -1,0 +1,323 @@
+"""A whole gate on this machine: what `seawall up` starts, waits for, watches and stops."""
+
+import hashlib
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from seawall.cli import binaries
+from seawall.cli.children import Child, Recipe, stop_all
+from seawall.cli.failure import Failure
+from seawall.cli.running import publish
+from seawall.mesh.bootstrap import bootstrap, bootstrap_json
+from seawall.mesh.settings import MeshSettings
+from seawall.policy.compile import compile_policy, descriptor_keys
+from seawall.policy.compiled import Policy
+from seawall.policy.mistake import PolicyError
+from seawall.serve.chores import write_dynamic
+from seawall.serve.settings import SettingError, Settings, from_environment
+
+START_TIME = 60.0
+"""Seconds after which a gate that is not up has failed."""
+ENGINES = 2
+SIM_MODEL = "sim-chat"
+DEMO_KEYS = ("sk-demo-vip", "sk-demo-standard", "sk-demo-batch")
+"""Keys of examples/policy.yaml; shown by class where the policy in use knows them."""
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Options of `seawall up`."""
+
+    policy: Path
+    port: int = 10000
+    workers: int | None = None
+    redis: str | None = None
+    upstreams: tuple[str, ...] = ()
+    config_dir: Path = Path()
+
+
+@dataclass(slots=True)
+class LocalGate:
+    """One gate: start, watch, stop. `told` is the object that `--json` prints."""
+
+    wishes: Wishes
+    children: dict[str, Child] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    _probe: str = field(default_factory=lambda: f"sk-probe-{secrets.token_hex(16)}")
+
+    def start(self, stopped: threading.Event) -> None:
+        """Start everything and wait until a test request has passed the whole chain. Raises Failure; see `stop`."""
+        envoy = binaries.envoy()
+        taken(LOOPBACK, self.wishes.port)
+        redis_port = free_port(6379 + 10000)
+        redis_url = self.wishes.redis or f"redis://{LOOPBACK}:{redis_port}/0"
+        engines = list(self.wishes.upstreams) or self._simulators()
+        settings = self._settings(redis_url, engines)
+        policy = self._policy(settings)
+        admin_port = free_port(9901, {self.wishes.port})
+        directory = self.wishes.config_dir
+        logs = directory / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        write_dynamic(str(directory), policy)
+        config = directory / "envoy.json"
+        mesh = MeshSettings(
+            sockets=tuple(settings.socket(i) for i in range(settings.workers)),
+            port=self.wishes.port,
+            admin_port=admin_port,
+            max_hold_s=settings.max_hold,
+            max_body=settings.max_body,
+        )
+        config.write_text(
+            bootstrap_json(bootstrap(mesh, policy, str(directory), descriptors=descriptor_keys(policy))), "utf-8"
+        )
+        if self.wishes.redis is None:
+            self._add(Recipe("redis", valkey_argv(redis_port, directory), os.environ), logs)
+        own_engines = () if self.wishes.upstreams or policy_has_engines(policy, engines) else engines
+        for index, url in enumerate(own_engines):
+            self._add(Recipe(f"engine-{index}", simulator_argv(index, url), os.environ), logs)
+        self._add(
+            Recipe(
+                "supervisor",
+                [sys.executable, "-m", "seawall", "serve"],
+                serve_environment(settings),
+                last_will=signal.SIGINT,
+                stop=signal.SIGINT,
+            ),
+            logs,
+        )
+        self._add(
+            Recipe("envoy", [envoy, "-c", str(config), "-l", "warning", "--disable-hot-restart"], os.environ), logs
+        )
+        shown = [engine.url for engine in policy.engines.values()]
+        self.told = {
+            "listener": f"http://{LOOPBACK}:{self.wishes.port}",
+            "admin": f"http://{LOOPBACK}:{admin_port}",
+            "metrics": f"http://{settings.http}/metrics",
+            "redis": redis_url,
+            "model": "",
+            "engines": shown,
+            "keys": demo_keys(policy),
+            "pids": {},
+            "workers": settings.workers,
+            "config_dir": str(directory),
+            "logs": str(logs),
+        }
+        self._wait(stopped, policy, settings)
+        self.told["pids"] = self.pids()
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name: `up` itself, and its children."""
+        return {"up": os.getpid(), **{name: child.pid for name, child in self.children.items()}}
+
+    def watch(self, stopped: threading.Event) -> None:
+        """Start again what dies, until told to stop; the state file follows."""
+        while not stopped.wait(0.1):
+            for child in self.children.values():
+                if child.revive(time.monotonic()):
+                    self.told["pids"] = self.pids()
+                    publish(os.getpid(), self.told)
+
+    def stop(self) -> None:
+        """Stop everything: Envoy first, so that nothing new arrives, the store last."""
+        stop_all([self.children[name] for name in reversed(self.children)])
+
+    def _add(self, recipe: Recipe, logs: Path) -> None:
+        self.children[recipe.name] = Child(recipe, logs)
+
+    def _simulators(self) -> list[str]:
+        ports: set[int] = set()
+        for index in range(ENGINES):
+            ports.add(free_port(8100 + index, ports))
+        return [f"http://{LOOPBACK}:{port}" for port in sorted(ports)]
+
+    def _settings(self, redis_url: str, engines: list[str]) -> Settings:
+        inherited = {
+            k: v for k, v in os.environ.items() if k not in {"SEAWALL_STORE", "SEAWALL_POLICY", "SEAWALL_HTTP"}
+        }
+        try:
+            return from_environment(
+                inherited,
+                store=redis_url,
+                policy_file=str(self.wishes.policy),
+                workers=self.wishes.workers,
+                socket_dir=str(self.wishes.config_dir),
+                http=f"{LOOPBACK}:{free_port(9902)}",
+                upstreams=tuple((url, "vllm") for url in engines),
+                envoy_dir=str(self.wishes.config_dir),
+                probe_key=hashlib.sha256(self._probe.encode()).hexdigest(),
+            )
+        except SettingError as e:
+            raise Failure(str(e)) from None
+
+    def _policy(self, settings: Settings) -> Policy:
+        path = self.wishes.policy
+        try:
+            text = path.read_text("utf-8")
+            return compile_policy(text, file=str(path), upstreams=settings.upstreams, max_body=settings.max_body)
+        except OSError as e:
+            raise Failure(f"{path}: {e.strerror}") from None
+        except UnicodeDecodeError:
+            raise Failure(f"{path}: not UTF-8") from None
+        except PolicyError as e:
+            raise Failure(str(e)) from None
+        except ValueError as e:
+            raise Failure(f"--upstream: {e}") from None
+
+    def _wait(self, stopped: threading.Event, policy: Policy, settings: Settings) -> None:
+        deadline = time.monotonic() + START_TIME
+        waiting = "engines"
+        while not stopped.wait(0.05):
+            for child in self.children.values():
+                if (status := child.ended()) is not None:
+                    raise Failure(f"{child.recipe.name} ended with status {status}: {child.last_words()}")
+            if time.monotonic() > deadline:
+                raise Failure(f"not up after {START_TIME:.0f} s: waiting for {waiting}; logs: {self.told['logs']}")
+            if not self.told["model"]:
+                waiting = f"engine {self.told['engines'][0]}" if self.told["engines"] else "engines"
+                self.told["model"] = next(iter(policy.models), None) or first_model(self.told["engines"])
+                continue
+            waiting = "workers"
+            if not workers_ready(str(settings.http), settings.workers):
+                continue
+            waiting = "a test request through Envoy"
+            if self._request_passes():
+                return
+        raise Failure("stopped while starting")
+
+    def _request_passes(self) -> bool:
+        """Send one short chat as a tenant of our own, whose requests use up nobody's limit."""
+        body = json.dumps(
+            {"model": self.told["model"], "max_tokens": 1, "messages": [{"role": "user", "content": "ready?"}]}
+        )
+        headers = {
+            "authorization": f"Bearer {self._probe}",
+            "content-type": "application/json",
+            "user-agent": "seawall-up",
+        }
+        answer = ask("POST", f"{self.told['listener']}/v1/chat/completions", body, headers)
+        return answer is not None and answer[0] == 200
+
+
+def serve_environment(settings: Settings) -> dict[str, str]:
+    """Environment of `seawall serve` for these settings."""
+    return {
+        **os.environ,
+        "SEAWALL_STORE": settings.store,
+        "SEAWALL_POLICY": str(settings.policy_file),
+        "SEAWALL_WORKERS": str(settings.workers),
+        "SEAWALL_SOCKET_DIR": settings.socket_dir,
+        "SEAWALL_HTTP": str(settings.http),
+        "SEAWALL_UPSTREAMS": ",".join(f"{kind}={url}" for url, kind in settings.upstreams),
+        "SEAWALL_ENVOY_DIR": str(settings.envoy_dir),
+        "SEAWALL_PROBE_KEY": str(settings.probe_key),
+    }
+
+
+def valkey_argv(port: int, directory: Path) -> list[str]:
+    """Command line of the embedded Valkey: append-only, on loopback."""
+    data = directory / "redis"
+    data.mkdir(parents=True, exist_ok=True)
+    return [
+        binaries.valkey(),
+        *("--port", str(port), "--bind", LOOPBACK, "--dir", str(data)),
+        *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
+        *("--maxmemory-policy", "noeviction"),
+    ]
+
+
+def simulator_argv(index: int, url: str) -> list[str]:
+    """Command line of one simulated engine."""
+    port = str(urlsplit(url).port)
+    name = f"engine-{index}"
+    return [sys.executable, "-m", "seawall", "sim", "--port", port, "--name", name, "--model", SIM_MODEL]
+
+
+def policy_has_engines(policy: Policy, ours: list[str]) -> bool:
+    """Say whether the policy names engines itself."""
+    return {engine.url for engine in policy.engines.values()} != set(ours)
+
+
+def demo_keys(policy: Policy) -> dict[str, str]:
+    """Demo keys that the policy knows, by class."""
+    keys: dict[str, str] = {}
+    for secret in DEMO_KEYS:
+        key = policy.callers.keys.get(hashlib.sha256(secret.encode()).digest())
+        if key is not None:
+            keys[key.tenant.class_] = secret
+    return keys
+
+
+def first_model(engines: list[str]) -> str:
+    """First model that any engine lists, "" while none answers."""
+    for url in engines:
+        answer = ask("GET", f"{url}/v1/models")
+        if answer is None or answer[0] != 200:
+            continue
+        try:
+            return str(json.loads(answer[1])["data"][0]["id"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            continue
+    return ""
+
+
+def workers_ready(address: str, workers: int) -> bool:
+    """Say whether all workers serve."""
+    answer = ask("GET", f"http://{address}/readyz")
+    if answer is None or answer[0] != 200:
+        return False
+    states = [w["state"] for w in json.loads(answer[1])["workers"].values()]
+    return states.count("serving") == workers
+
+
+def ask(
+    method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None
+) -> tuple[int, bytes] | None:
+    """One HTTP request to this machine; None when nothing answers in 10 s."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=10)
+    try:
+        connection.request(method, parts.path or "/", body, headers or {})
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def taken(host: str, port: int) -> None:
+    """Raise Failure when a port can't be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as e:
+            raise Failure(f"port {port} on {host} can't be used: {e.strerror}; choose another with --port") from None
+
+
+def free_port(preferred: int, avoid: set[int] | None = None) -> int:
+    """Give the preferred port where it is free, else any free one."""
+    for port in (preferred, 0, 0, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            found = int(probe.getsockname()[1])
+            if found not in (avoid or set()):
+                return found
+    raise Failure("no free port on 127.0.0.1")

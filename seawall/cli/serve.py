@@ -1,0 +1,78 @@
+"""`seawall serve`: supervisor and workers in the foreground."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from seawall.cli.failure import Failure
+from seawall.policy.compile import compile_policy
+from seawall.policy.mistake import PolicyError
+from seawall.serve.settings import SERVICES, SettingError, Settings, from_environment
+from seawall.serve.supervisor import Supervisor
+
+
+@click.command()
+@click.option("--policy", "policy_file", metavar="FILE", help="Policy for a store that has none yet. [SEAWALL_POLICY]")
+@click.option("--store", metavar="URL", help="memory, redis://host:port/db or unix:///path. [SEAWALL_STORE]")
+@click.option("--workers", type=int, help="Worker processes; default: one a core. [SEAWALL_WORKERS]")
+@click.option("--socket-dir", metavar="DIR", help="Where the workers' sockets are made. [SEAWALL_SOCKET_DIR]")
+@click.option("--http", metavar="HOST:PORT", help="Address of /metrics, /healthz, /readyz, /version. [SEAWALL_HTTP]")
+@click.option("--grace", type=float, help="Seconds that running streams have on SIGTERM. [SEAWALL_GRACE]")
+@click.option("--service", "services", multiple=True, type=click.Choice(SERVICES), help="Run only these; default: all.")
+def command(
+    policy_file: str | None,
+    store: str | None,
+    workers: int | None,
+    socket_dir: str | None,
+    http: str | None,
+    grace: float | None,
+    services: tuple[str, ...],
+) -> None:
+    """Run the gate workers and the supervisor that keeps them.
+
+    SIGTERM drains: workers turn NOT_SERVING, finish running streams and go. SIGINT stops at once.
+
+    \b
+    Example:
+      SEAWALL_STORE=redis://10.0.0.5:6379 seawall serve --policy policy.yaml --workers 4
+    """
+    try:
+        settings = from_environment(
+            os.environ,
+            policy_file=policy_file,
+            store=store,
+            workers=workers,
+            socket_dir=socket_dir,
+            http=http,
+            grace=grace,
+            services=services or None,
+        )
+    except SettingError as e:
+        raise Failure(str(e)) from None
+    sys.exit(supervise(settings))
+
+
+def supervise(settings: Settings) -> int:
+    """Check the policy file, then run the supervisor; the exit status. Raises Failure."""
+    if settings.policy_file is not None:
+        check_policy_file(settings)
+    elif settings.store == "memory" and settings.limit_files is None:
+        raise Failure("with the store 'memory' a policy file is needed: --policy FILE or SEAWALL_POLICY")
+    return asyncio.run(Supervisor(settings).run())
+
+
+def check_policy_file(settings: Settings) -> str:
+    """Read and compile the policy file; its text. Raises Failure with all its mistakes."""
+    path = Path(settings.policy_file or "")
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise Failure(f"{path}: {getattr(e, 'strerror', None) or 'not UTF-8'}") from None
+    try:
+        compile_policy(text, file=str(path), upstreams=settings.upstreams, max_body=settings.max_body)
+    except PolicyError as e:
+        raise Failure(str(e)) from None
+    return text

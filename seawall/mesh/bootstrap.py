@@ -1,0 +1,126 @@
+"""The whole file for `envoy -c`, and the two files that Envoy watches."""
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from betterproto2 import Message
+from envoy_data_plane.envoy.config.bootstrap.v3 import (
+    Admin,
+    Bootstrap,
+    BootstrapDynamicResources,
+    BootstrapStaticResources,
+)
+from envoy_data_plane.envoy.config.core.v3 import (
+    Address,
+    ApiVersion,
+    ConfigSource,
+    Node,
+    PathConfigSource,
+    SocketAddress,
+)
+from envoy_data_plane.envoy.config.overload.v3 import OverloadManager, ResourceMonitor
+from envoy_data_plane.envoy.extensions.resource_monitors.downstream_connections.v3 import DownstreamConnectionsConfig
+from envoy_data_plane.envoy.service.discovery.v3 import DiscoveryResponse
+
+from seawall.mesh import names
+from seawall.mesh.clusters import CA_FILE, gate_cluster, pool_clusters
+from seawall.mesh.listener import listener
+from seawall.mesh.message import Json, packed, plain, seconds
+from seawall.mesh.routes import Descriptors, route_configuration
+from seawall.mesh.settings import MeshSettings
+from seawall.policy.compiled import Policy
+
+CDS_FILE = "cds.json"
+RDS_FILE = "rds.json"
+
+
+def bootstrap(
+    settings: MeshSettings,
+    policy: Policy,
+    dynamic_dir: str | None = None,
+    *,
+    descriptors: Descriptors = (),
+    ca_file: str = CA_FILE,
+) -> Json:
+    """Give the whole configuration of one Envoy.
+
+    With `dynamic_dir` pools and routes are read from `cds.json` and `rds.json` there, and the policy is not looked at;
+    without it everything is inside. `descriptors`: see `seawall.mesh.routes`.
+    """
+    static = dynamic_dir is None
+    routes = route_configuration(policy, descriptors) if static else _file(dynamic_dir, RDS_FILE)
+    message = Bootstrap(
+        node=Node(id="seawall", cluster="seawall"),
+        admin=Admin(address=_socket(settings.admin_host, settings.admin_port)),
+        overload_manager=_overload_manager(settings),
+        static_resources=BootstrapStaticResources(
+            listeners=[listener(settings, routes)],
+            clusters=[gate_cluster(settings.sockets), *(pool_clusters(policy, ca_file) if static else [])],
+        ),
+        dynamic_resources=None if static else BootstrapDynamicResources(cds_config=_file(dynamic_dir, CDS_FILE)),
+    )
+    return _with_retry_after(plain(message))
+
+
+def bootstrap_json(configuration: Json) -> str:
+    """Write a configuration as text. JSON, since YAML would read a bare `y` or `off` as a boolean."""
+    return json.dumps(configuration, indent=2, ensure_ascii=False) + "\n"
+
+
+def render_dynamic(policy: Policy, descriptors: Descriptors = (), *, ca_file: str = CA_FILE) -> dict[str, str]:
+    """Give the text of each file of a `dynamic_dir`; `version_info` is the digest of the policy."""
+    return {
+        CDS_FILE: _discovery(policy, pool_clusters(policy, ca_file)),
+        RDS_FILE: _discovery(policy, [route_configuration(policy, descriptors)]),
+    }
+
+
+def _discovery(policy: Policy, resources: Sequence[Message]) -> str:
+    response = DiscoveryResponse(version_info=policy.digest, resources=[packed(r) for r in resources])
+    return bootstrap_json(plain(response))
+
+
+def _file(directory: str | None, name: str) -> ConfigSource:
+    return ConfigSource(
+        path_config_source=PathConfigSource(path=str(PurePath(directory or ".") / name)),
+        resource_api_version=ApiVersion.V3,
+    )
+
+
+def _socket(host: str, port: int) -> Address:
+    return Address(socket_address=SocketAddress(address=host, port_value=port))
+
+
+def _overload_manager(settings: MeshSettings) -> OverloadManager:
+    """Close surplus connections on accept; without it Envoy warns at start that it has no limit."""
+    return OverloadManager(
+        refresh_interval=seconds(0.25),
+        resource_monitors=[
+            ResourceMonitor(
+                name="envoy.resource_monitors.global_downstream_max_connections",
+                typed_config=packed(
+                    DownstreamConnectionsConfig(max_active_downstream_connections=settings.max_connections)
+                ),
+            )
+        ],
+    )
+
+
+def _with_retry_after(configuration: Json) -> Json:
+    """Switch on `retry-after` for the 429 of the ratelimit filter.
+
+    The field came with Envoy 1.40; envoy-data-plane 2.2 has no name for it, so it is written into the finished JSON.
+    """
+    typed = http_filters_of(configuration)[names.RATELIMIT]
+    typed["enable_retry_after_header"] = True
+    return configuration
+
+
+def http_filters_of(configuration: Json) -> dict[str, Json]:
+    """Find the chain in a finished configuration: the `typed_config` of each filter by name, in order."""
+    node: Any = configuration
+    for step in ("static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config", "http_filters"):
+        node = node[step]
+    return {filter_["name"]: filter_["typed_config"] for filter_ in node}

@@ -1,0 +1,175 @@
+"""A document becomes the Policy that requests are decided by."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
+
+import re2
+
+from seawall.caller.agents import AgentRules, compile_agents
+from seawall.caller.keys import Callers, Key, Tenant
+from seawall.caller.prefilter import Prefilter
+from seawall.limits.build import Rule, build, limits_of
+from seawall.limits.descriptor import Node
+from seawall.limits.window import Unit
+from seawall.policy.checks import DEFAULT_POOL, DENY, Checks
+from seawall.policy.compiled import Engine, Model, Output, Policy, Pool, StoreLoss, Variant
+from seawall.policy.document import Descriptor, Document, LimitDomain
+from seawall.policy.fields import parse_url
+from seawall.policy.load import MAX_BODY, Loaded, load
+from seawall.policy.mistake import PolicyError
+from seawall.policy.rules import CHARGED_KEYS, OUR_DOMAIN, who_charges
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def compile_policy(
+    text: str,
+    *,
+    file: str = "policy.yaml",
+    upstreams: Sequence[tuple[str, str]] = (),
+    max_body: int = MAX_BODY,
+) -> Policy:
+    """Read, check and compile a document.
+
+    `upstreams` are (url, kind) of engines that the settings name; they become `engine-0`, `engine-1`, … of a document
+    that has no `engines`. `max_body` is in bytes. Raises PolicyError with every mistake; ValueError for an upstream
+    whose url is none.
+    """
+    return build_policy(load(text, file=file, max_body=max_body), digest_of(text), upstreams)
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 of a document, hex: the same text is the same policy."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str]] = ()) -> Policy:
+    """Compile a valid document. Raises PolicyError only where its patterns together are more than RE2 takes."""
+    document = loaded.document
+    engines = _engines(document, upstreams)
+    pools = _pools(document, engines)
+    default = next(iter(pools)) if len(pools) == 1 else DEFAULT_POOL if DEFAULT_POOL in pools else None
+    return Policy(
+        digest=digest,
+        classes=tuple(document.classes),
+        callers=_callers(document),
+        prefilter=_prefilter(loaded),
+        limits=_fixed({limits.domain: domain_tree(limits) for limits in document.limits}),
+        engines=_fixed(engines),
+        pools=_fixed(pools),
+        models=_fixed(_models(document, default)),
+        default_pool=default,
+        output=Output(document.output.max_tokens, _fixed(document.output.per_class)),
+        store_loss=StoreLoss(document.store_loss.limits, document.store_loss.start),
+    )
+
+
+def _fixed(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    return MappingProxyType(dict(mapping))
+
+
+def _callers(document: Document) -> Callers:
+    lowest = list(document.classes)[-1]
+    tenants: dict[str, Tenant] = {}
+    keys: dict[bytes, Key] = {}
+    for name, section in document.callers.tenants.items():
+        tenant = tenants[name] = Tenant(name, section.class_ or lowest)
+        for key in section.keys:
+            digest = bytes.fromhex(key.sha256)
+            keys[digest] = Key(key.id, tenant, digest, key.expires)
+    anonymous = document.callers.anonymous
+    return Callers(
+        anonymous=None if anonymous == DENY else tenants[anonymous],
+        key_headers=document.callers.key_headers,
+        tenants=_fixed(tenants),
+        keys=_fixed(keys),
+    )
+
+
+def _prefilter(loaded: Loaded) -> Prefilter:
+    section = loaded.document.prefilter
+    return Prefilter(
+        agents=_agents(loaded),
+        headers_max=section.headers.max,
+        body_max=section.body.max,
+        body_per_class=_fixed(section.body.per_class),
+        unknown_paths=section.unknown_paths,
+    )
+
+
+def _agents(loaded: Loaded) -> AgentRules:
+    rules = loaded.document.prefilter.user_agents
+    try:
+        return compile_agents(rules.deny, rules.allow)
+    except (ValueError, re2.error):
+        # Each pattern alone was read by `Checks.agents`.
+        checks = Checks(loaded.root, loaded.file)
+        why = "the patterns together are too large for RE2"
+        raise PolicyError([checks.mistake(("prefilter", "user_agents"), why, key=True)]) from None
+
+
+def domain_tree(limits: LimitDomain) -> Node:
+    """Tree of one domain's rules."""
+    return build([_rule(descriptor) for descriptor in limits.descriptors])
+
+
+def _rule(descriptor: Descriptor) -> Rule:
+    limit = descriptor.rate_limit
+    rate = (limit.requests_per_unit, Unit[limit.unit.upper()]) if limit else None
+    return Rule(descriptor.key, descriptor.value, rate, tuple(_rule(d) for d in descriptor.descriptors))
+
+
+def _engines(document: Document, upstreams: Sequence[tuple[str, str]]) -> dict[str, Engine]:
+    given = [(name, engine.url, str(engine.kind)) for name, engine in document.engines.items()]
+    named = given or [(f"engine-{i}", url, kind) for i, (url, kind) in enumerate(upstreams)]
+    engines: dict[str, Engine] = {}
+    for name, url, kind in named:
+        scheme, host, port = parse_url(url)
+        engines[name] = Engine(name, url.rstrip("/"), host, port, scheme == "https", kind)
+    return engines
+
+
+def _pools(document: Document, engines: Mapping[str, Engine]) -> dict[str, Pool]:
+    everyone = tuple(engines.values())
+    sections = document.pools or Document.model_validate({"pools": {DEFAULT_POOL: {}}}).pools
+    return {
+        name: Pool(
+            name,
+            everyone if section.engines is None else tuple(engines[e] for e in section.engines),
+            section.concurrency.max,
+        )
+        for name, section in sections.items()
+    }
+
+
+def _models(document: Document, default: str | None) -> dict[str, Model]:
+    models: dict[str, Model] = {}
+    for name, section in document.models.items():
+        variants = [
+            Variant(variant, pool, choice.name or name)
+            for variant, choice in section.variants.items()
+            if (pool := choice.pool or default) is not None
+        ]
+        if not variants and default is not None:
+            variants = [Variant("full", default, name)]
+        models[name] = Model(name, tuple(variants))
+    return models
+
+
+def charged_by(document: Document) -> list[tuple[str, str]]:
+    """Say of each limit (`domain: label`) who charges it."""
+    return [
+        (f"{limits.domain}: {limit.label}", who_charges(limits.domain, keys))
+        for limits in document.limits
+        for keys, limit in limits_of(domain_tree(limits))
+    ]
+
+
+def descriptor_keys(policy: Policy) -> list[tuple[str, ...]]:
+    """Key sequences of the limits that our Envoy configuration has to send descriptors for, shortest first."""
+    tree = policy.limits.get(OUR_DOMAIN)
+    found = {keys for keys, _ in limits_of(tree)} if tree else set()
+    return sorted((keys for keys in found if set(keys) <= set(CHARGED_KEYS)), key=lambda keys: (len(keys), keys))

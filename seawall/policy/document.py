@@ -1,0 +1,240 @@
+"""The shape of the policy document: one model a section, each key with its default and the release that brought it.
+
+A key is known since the first release unless its field says otherwise; `needs_of` finds the lowest release that
+understands all keys a document uses. Names that refer to one another are checked in `checks`, not here.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
+
+from seawall.policy.fields import (
+    Digest,
+    Domain,
+    EntryKey,
+    EntryValue,
+    Expires,
+    HeaderName,
+    Items,
+    Label,
+    ModelName,
+    Name,
+    Named,
+    PoolName,
+    Release,
+    Text,
+    UnitName,
+    Url,
+    one_of,
+    refused,
+    sized,
+    whole,
+)
+
+KIB = 1024
+FIRST_RELEASE = "0.1"
+DEFAULT_CLASSES = ("vip", "standard", "batch")
+MAX_TOKENS = 2**31 - 1
+BodySize = Annotated[int, sized(1, 2**40, "1 byte or more")]
+Tokens = Annotated[int, whole(1, MAX_TOKENS)]
+
+
+def known_since(release: str) -> dict[str, Any]:
+    """Mark a field with the release that brought it: `Field(json_schema_extra=known_since("0.3"))`."""
+    return {"since": release}
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields of a section by the key that the document uses."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+class Section(BaseModel):
+    """A mapping of the document: unknown keys are refused, a key without a value counts as absent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # A secret may stand at this place or in it: no mistake repeats a value from here.
+    private: ClassVar[bool] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, data: Any) -> Any:
+        if data is None:
+            return {}
+        if not isinstance(data, dict):
+            raise refused("is not a mapping", "a mapping of " + ", ".join(keys_of(cls)))
+        known = keys_of(cls)
+        return {k: v for k, v in data.items() if v is not None or k not in known}
+
+
+class Class(Section):
+    """A priority class. Only its name and place count in this release."""
+
+
+class Key(Section):
+    """An API key of a tenant, known by its SHA-256 only."""
+
+    private: ClassVar[bool] = True
+    id: Name
+    sha256: Digest
+    expires: Expires | None = None
+
+
+class Tenant(Section):
+    """Who pays. Without `class` a tenant is of the lowest class."""
+
+    private: ClassVar[bool] = True
+    class_: Label | None = Field(default=None, alias="class")
+    keys: Items[Key] = ()
+
+
+class Callers(Section):
+    """Who is calling."""
+
+    anonymous: Text = "deny"
+    key_headers: Items[HeaderName] = ("authorization", "x-api-key", "api-key")
+    tenants: Named[Name, Tenant] = {}
+
+
+class UserAgents(Section):
+    """User-Agent patterns: globs and `~regular expressions`."""
+
+    deny: Items[Text] = ()
+    allow: Items[Text] = ()
+
+
+class Headers(Section):
+    """Bounds of request headers."""
+
+    max: Annotated[int, sized(KIB, 96 * KIB, "1KiB to 96KiB")] = 32 * KIB
+
+
+class Body(Section):
+    """Bounds of request bodies."""
+
+    max: BodySize = 16 * KIB
+    per_class: Named[Label, BodySize] = {}
+
+
+class Prefilter(Section):
+    """What is refused before anyone asks who is calling."""
+
+    user_agents: UserAgents = UserAgents()
+    headers: Headers = Headers()
+    body: Body = Body()
+    unknown_paths: Annotated[Literal["deny", "pass"], one_of("deny", "pass")] = "deny"
+
+
+class RateLimit(Section):
+    """`rate_limit` of a descriptor, as in envoyproxy/ratelimit."""
+
+    unit: UnitName
+    requests_per_unit: Annotated[int, whole(0, 2**32 - 1)] = 0
+
+
+class Descriptor(Section):
+    """One rule, and the rules below it."""
+
+    key: EntryKey
+    value: EntryValue = ""
+    rate_limit: RateLimit | None = None
+    descriptors: "Items[Descriptor]" = ()
+
+
+class LimitDomain(Section):
+    """One document of envoyproxy/ratelimit: the rules of one domain."""
+
+    domain: Domain
+    descriptors: Items[Descriptor] = ()
+
+
+class Engine(Section):
+    """One inference server."""
+
+    url: Url = Field(json_schema_extra={"private": True})
+    kind: Annotated[
+        Literal["vllm", "sglang", "trtllm", "tgi", "llamacpp"], one_of("vllm", "sglang", "trtllm", "tgi", "llamacpp")
+    ] = "vllm"
+
+
+class Concurrency(Section):
+    """How many requests of a pool may be in flight."""
+
+    law: Annotated[Literal["fixed"], one_of("fixed")] = "fixed"
+    max: Annotated[int, whole(1, 1_000_000)] = 128
+
+
+class Pool(Section):
+    """A group of engines. Without `engines`: all of them."""
+
+    engines: Items[Label] | None = None
+    concurrency: Concurrency = Concurrency()
+
+
+class Variant(Section):
+    """One way to serve a model. Defaults: the default pool, the model's own name."""
+
+    pool: PoolName | None = None
+    name: ModelName | None = None
+
+
+class Model(Section):
+    """A model that clients may ask for. Without `variants`: one, in the default pool."""
+
+    variants: Named[Label, Variant] = {}
+
+
+class Output(Section):
+    """Caps on generated tokens."""
+
+    max_tokens: Tokens | None = None
+    per_class: Named[Label, Tokens] = {}
+
+
+class StoreLoss(Section):
+    """What happens while the store is away."""
+
+    limits: Annotated[Literal["share", "allow", "deny"], one_of("share", "allow", "deny")] = "share"
+    start: Annotated[Literal["wait", "serve"], one_of("wait", "serve")] = "wait"
+
+
+class Document(Section):
+    """The whole policy document."""
+
+    seawall: Annotated[int, whole(1, 1)] = 1
+    needs: Release | None = None
+    classes: Named[Label, Class] = {name: Class() for name in DEFAULT_CLASSES}
+    callers: Callers = Callers()
+    prefilter: Prefilter = Prefilter()
+    limits: Items[LimitDomain] = ()
+    engines: Named[Label, Engine] = {}
+    pools: Named[PoolName, Pool] = {}
+    models: Named[Name, Model] = {}
+    output: Output = Output()
+    store_loss: StoreLoss = StoreLoss()
+
+
+def needs_of(document: Document) -> str:
+    """Lowest release that understands every key of the document."""
+    return max(_releases(document), key=release_key)
+
+
+def release_key(release: str) -> tuple[int, ...]:
+    """Order of releases: 0.10 is after 0.9, and 0.1 equals 0.1.0."""
+    parts = [int(digits) for digits in release.split(".")[:3]]
+    return tuple(parts + [0] * (3 - len(parts)))
+
+
+def _releases(value: Any) -> Iterator[str]:
+    yield FIRST_RELEASE
+    if isinstance(value, Section):
+        for name, info in type(value).model_fields.items():
+            if name in value.model_fields_set:
+                extra = info.json_schema_extra
+                yield str(extra.get("since", FIRST_RELEASE)) if isinstance(extra, dict) else FIRST_RELEASE
+                yield from _releases(getattr(value, name))
+    elif isinstance(value, dict | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _releases(item)

@@ -1,0 +1,1 @@
+"""Running the gate: settings, workers, health, drain, and the supervisor that keeps them."""

@@ -1,0 +1,126 @@
+"""What one supervisor does with the policy for all its workers.
+
+It seeds an empty store, takes in the inbox, and keeps the files that Envoy watches.
+"""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+from seawall.policy.compile import build_policy, descriptor_keys, digest_of
+from seawall.policy.compiled import Policy
+from seawall.policy.load import Loaded, load
+from seawall.policy.mistake import PolicyError
+from seawall.serve.settings import Settings
+from seawall.store import open_control
+from seawall.store.contract import Conflict, ControlPath, StoreUnavailable
+from seawall.telemetry.logfmt import Log
+
+CLAIM_LEASE = 10.0
+"""Seconds that a supervisor has for one document of the inbox."""
+
+
+class Chores:
+    """Runs beside the workers; every chore may be done by any supervisor at any time."""
+
+    def __init__(self, settings: Settings, log: Log):
+        self._settings = settings
+        self._log = log
+        self._name = f"{socket.gethostname()}-{os.getpid()}"
+        self._rendered: int | None = None
+
+    async def run(self) -> None:
+        """Do the chores until cancelled."""
+        if self._settings.store == "memory":
+            await self._render_file()
+            return
+        self._control = open_control(self._settings.store)
+        await self._control.start()
+        interval = self._settings.check_interval
+        while True:
+            try:
+                await self._seed(self._control)
+                await self._take_inbox(self._control)
+                await self._render_current(self._control)
+                await self._control.wait_change(interval)
+            except StoreUnavailable:
+                if self._rendered is None:
+                    await self._render_file()
+                await asyncio.sleep(interval)
+
+    async def close(self) -> None:
+        """Close the connection to the store."""
+        control = getattr(self, "_control", None)
+        if control is not None:
+            await control.close()
+
+    async def _seed(self, control: ControlPath) -> None:
+        """Give a store without a policy the one in our file."""
+        path = self._settings.policy_file
+        if path is None or await control.current() is not None:
+            return
+        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+        needs = self._load(text, path).needs
+        try:
+            await control.push(
+                text, digest=digest_of(text), author=self._name, reason=f"seeded from {path}", needs=needs, if_current=0
+            )
+        except Conflict:
+            return
+        self._log("info", "policy seeded", file=path)
+
+    async def _take_inbox(self, control: ControlPath) -> None:
+        text = await control.claim_inbox(self._name, CLAIM_LEASE)
+        if text is None:
+            return
+        try:
+            loaded = await asyncio.to_thread(self._load, text, "inbox")
+        except PolicyError as e:
+            await control.settle_inbox(self._name, text, str(e), None)
+            self._log("error", "inbox refused", error=str(e).splitlines()[0])
+            return
+        push = {"digest": digest_of(text), "author": "inbox", "reason": "SET by hand", "needs": loaded.needs}
+        version = await control.settle_inbox(self._name, text, None, push)
+        self._log("info", "inbox taken", version=version)
+
+    def _load(self, text: str, file: str) -> Loaded:
+        return load(text, file=file, max_body=self._settings.max_body)
+
+    def _compile(self, text: str, file: str) -> Policy:
+        return build_policy(self._load(text, file), digest_of(text), self._settings.upstreams)
+
+    async def _render_current(self, control: ControlPath) -> None:
+        if self._settings.envoy_dir is None:
+            return
+        version = await control.current()
+        if version is None or version == self._rendered:
+            return
+        text, _ = await control.document(version)
+        try:
+            policy = await asyncio.to_thread(self._compile, text, f"version {version}")
+        except PolicyError:
+            # Workers stay on the last good one, so Envoy does.
+            self._rendered = version
+            return
+        await asyncio.to_thread(write_dynamic, self._settings.envoy_dir, policy)
+        self._rendered = version
+        self._log("info", "envoy files written", version=version)
+
+    async def _render_file(self) -> None:
+        path, directory = self._settings.policy_file, self._settings.envoy_dir
+        if path is None or directory is None:
+            return
+        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+        await asyncio.to_thread(write_dynamic, directory, self._compile(text, path))
+        self._rendered = 0
+
+
+def write_dynamic(directory: str, policy: Policy) -> None:
+    """Write the files that Envoy watches; each moved into place, since Envoy notices only a rename."""
+    from seawall.mesh.bootstrap import render_dynamic
+
+    for name, document in render_dynamic(policy, descriptor_keys(policy)).items():
+        new = Path(directory) / f".{name}.new"
+        new.write_text(document, "utf-8")
+        new.replace(Path(directory) / name)

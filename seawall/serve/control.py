@@ -1,0 +1,59 @@
+"""The line between supervisor and worker: JSON lines over a socket pair that the worker inherits.
+
+The supervisor asks for a snapshot; the end of the line tells a worker that its supervisor is gone.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+LINE_LIMIT = 16 * 1024 * 1024
+
+
+async def answer(fd: int, snapshot: Callable[[], dict[str, Any]]) -> None:
+    """Worker's half: answer each line with a snapshot; returns when the supervisor is gone."""
+    reader, writer = await asyncio.open_connection(sock=_inherited(fd), limit=LINE_LIMIT)
+    try:
+        while await reader.readline():
+            writer.write(json.dumps(snapshot()).encode() + b"\n")
+            await writer.drain()
+    except OSError:
+        return
+    finally:
+        writer.close()
+
+
+def _inherited(fd: int) -> socket.socket:
+    sock = socket.socket(fileno=fd)
+    sock.setblocking(False)
+    return sock
+
+
+class Line:
+    """Supervisor's half of one worker's line."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, sock: socket.socket) -> "Line":
+        """Wrap our end of the pair."""
+        sock.setblocking(False)
+        return cls(*await asyncio.open_connection(sock=sock, limit=LINE_LIMIT))
+
+    async def ask(self, timeout: float) -> dict[str, Any] | None:
+        """Get a snapshot; None when the worker gives none in time. After that the line is not used again."""
+        try:
+            async with asyncio.timeout(timeout):
+                self._writer.write(b"{}\n")
+                text = await self._reader.readline()
+            return dict(json.loads(text)) if text else None
+        except (OSError, ValueError, TimeoutError):
+            return None
+
+    def close(self) -> None:
+        """Close our end: the worker drains."""
+        self._writer.close()

@@ -1,0 +1,133 @@
+"""The policy in force in one worker: follows the store, compiles aside, swaps one reference, keeps the last good one."""
+
+import asyncio
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from seawall import __version__
+from seawall.caller.keys import Key, Tenant
+from seawall.policy.compile import compile_policy
+from seawall.policy.compiled import Policy
+from seawall.policy.load import newer_than_this
+from seawall.policy.mistake import PolicyError
+from seawall.serve.settings import Settings
+from seawall.store.contract import Store, StoreUnavailable, UnknownVersion, WorkerReport
+
+PROBE_TENANT = "seawall-probe"
+FROM_FILE = 0
+"""Version of a policy that came from the file because the store was away (`store_loss.start: serve`)."""
+
+
+class Policies:
+    """Holds the compiled policy. `current` is None until one is compiled; requests read it once and keep it."""
+
+    def __init__(self, store: Store, settings: Settings, worker: str, on_refused: Callable[[int, str], None]):
+        self._store = store
+        self._settings = settings
+        self._worker = worker
+        self._on_refused = on_refused
+        self.current: Policy | None = None
+        self.version = FROM_FILE
+        self.checked = 0.0
+        self.workers_alive = max(1, settings.workers)
+        self.store_answered = False
+        self._refused: tuple[int, str] | None = None
+
+    @property
+    def error(self) -> str:
+        """Why the current version is not in force here, or ""."""
+        return self._refused[1] if self._refused else ""
+
+    async def follow(self) -> None:
+        """Report, look, load; once a second and whenever the store tells of a change. Runs until cancelled."""
+        interval = self._settings.check_interval
+        while True:
+            try:
+                await self.check()
+            except StoreUnavailable:
+                await self._load_file()
+                await asyncio.sleep(min(0.25, interval))
+                continue
+            await self._store.wait_change(interval)
+
+    async def check(self) -> None:
+        """One look at the store; raises StoreUnavailable."""
+        standing = await self._store.report(self._report())
+        self.store_answered = True
+        self.workers_alive = max(1, standing.workers)
+        if standing.current is not None and standing.current != self.version:
+            await self._load(standing.current)
+        elif standing.current is not None:
+            self._refused = None
+        self.checked = time.time()
+
+    async def _load(self, version: int) -> None:
+        if self._refused and self._refused[0] == version:
+            return
+        try:
+            text, info = await self._store.document(version)
+            if newer_than_this(info.needs):
+                self._refuse(version, f"version {version} needs release {info.needs}, this is {__version__}")
+                return
+            policy = await asyncio.to_thread(self._compile, text, f"version {version}")
+        except UnknownVersion:
+            return
+        except PolicyError as e:
+            self._refuse(version, str(e))
+            return
+        self._swap(policy, version)
+
+    def _refuse(self, version: int, why: str) -> None:
+        self._refused = (version, why)
+        self._on_refused(version, why)
+
+    async def _load_file(self) -> None:
+        """Start without the store where the policy in the file allows it."""
+        if self.current is not None or self._settings.policy_file is None:
+            return
+        path = self._settings.policy_file
+        text = await asyncio.to_thread(_read, path)
+        try:
+            policy = self._compile(text, path)
+        except PolicyError as e:
+            self._on_refused(FROM_FILE, str(e))
+            return
+        if policy.store_loss.start == "serve":
+            self._swap(policy, FROM_FILE)
+
+    def _compile(self, text: str, file: str) -> Policy:
+        policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)
+        return with_probe(policy, self._settings.probe_key)
+
+    def _swap(self, policy: Policy, version: int) -> None:
+        self.current, self.version, self._refused = policy, version, None
+
+    def _report(self) -> WorkerReport:
+        return WorkerReport(
+            worker=self._worker,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            version=self.version,
+            checked=self.checked or time.time(),
+            error=self.error,
+            release=__version__,
+        )
+
+
+def with_probe(policy: Policy, sha256: str | None) -> Policy:
+    """Add the key of `seawall up`'s own readiness request, so that it uses up nobody's limit."""
+    if sha256 is None:
+        return policy
+    tenant = Tenant(PROBE_TENANT, policy.classes[-1])
+    digest = bytes.fromhex(sha256)
+    keys: dict[bytes, Any] = {**policy.callers.keys, digest: Key(PROBE_TENANT, tenant, digest)}
+    return dataclasses.replace(policy, callers=dataclasses.replace(policy.callers, keys=keys))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a str path from the settings
+        return file.read()

@@ -1,0 +1,126 @@
+"""Slots of one worker: taken from the store, prolonged together, and from the local share while the store is away."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seawall.admission.fallback import LocalCap, cap_at_loss
+from seawall.store.contract import Store, StoreUnavailable
+from seawall.telemetry.metrics import Metrics
+
+
+@dataclass(slots=True)
+class _PoolHolders:
+    """What this worker holds of one pool: rid to how many of our streams share it (a side call that Envoy retried)."""
+
+    name: str
+    rids: dict[str, int] = field(default_factory=dict)
+    total_seen: int | None = None
+    limit: int = 0
+    local: LocalCap | None = None
+    """In force while the store is away."""
+
+
+class Hold:
+    """One request's claim on a slot, given back exactly once however often `release` is called."""
+
+    __slots__ = ("_pool", "_rid", "_slots", "_state")
+
+    def __init__(self, slots: "Slots", pool: _PoolHolders, rid: str):
+        self._slots = slots
+        self._pool = pool
+        self._rid = rid
+        self._state: Literal["asking", "granted", "refused", "returned"] = "asking"
+
+    async def acquire(self, limit: int) -> bool:
+        """Take the slot; False when the pool is full. Whatever happens, cancellation too, `release` must follow."""
+        granted = await self._slots.ask(self._pool, self._rid, limit)
+        if self._state == "asking":
+            self._state = "granted" if granted else "refused"
+            if granted:
+                self._pool.rids[self._rid] = self._pool.rids.get(self._rid, 0) + 1
+        return granted
+
+    def release(self) -> None:
+        """Give the slot back, or withdraw the question."""
+        state, self._state = self._state, "returned"
+        if state == "granted":
+            self._slots.give_back(self._pool, self._rid)
+        elif state == "asking":
+            # The question may be on its way: the store takes commands in order, so this undoes its grant.
+            self._slots.withdraw(self._pool, self._rid)
+
+
+class Slots:
+    """The slots of one worker."""
+
+    def __init__(self, store: Store, metrics: Metrics, *, lease: float, workers_alive: Callable[[], int]):
+        self._store = store
+        self._metrics = metrics
+        self._lease = lease
+        self._workers_alive = workers_alive
+        self._pools: dict[str, _PoolHolders] = {}
+
+    def hold(self, pool: str, rid: str) -> Hold:
+        """Prepare a claim; nothing is asked yet."""
+        holders = self._pools.get(pool)
+        if holders is None:
+            holders = self._pools[pool] = _PoolHolders(pool)
+        return Hold(self, holders, rid)
+
+    async def ask(self, holders: _PoolHolders, rid: str, limit: int) -> bool:
+        """Ask the store, or the local share while it is away."""
+        holders.limit = limit
+        try:
+            slot = await self._store.acquire(holders.name, rid, limit, self._lease)
+        except StoreUnavailable:
+            self._metrics.count("seawall_store_errors_total", "acquire")
+            return self._ask_locally(holders, limit)
+        holders.local = None
+        holders.total_seen = slot.holders
+        return slot.granted
+
+    def _ask_locally(self, holders: _PoolHolders, limit: int) -> bool:
+        own = len(holders.rids)
+        if holders.local is None:
+            holders.local = cap_at_loss(
+                limit=limit, own=own, seen_total=holders.total_seen, workers=self._workers_alive()
+            )
+        if not holders.local.admits(own):
+            return False
+        self._metrics.count("seawall_slots_local_total", holders.name)
+        return True
+
+    def give_back(self, holders: _PoolHolders, rid: str) -> None:
+        """End one stream's share in a held slot; the last one frees it."""
+        left = holders.rids.get(rid, 0) - 1
+        if left > 0:
+            holders.rids[rid] = left
+            return
+        holders.rids.pop(rid, None)
+        if holders.local is not None:
+            holders.local = holders.local.after_release()
+        self._store.release(holders.name, rid)
+
+    def withdraw(self, holders: _PoolHolders, rid: str) -> None:
+        """Undo a question whose answer nobody waits for any more."""
+        if rid not in holders.rids:
+            self._store.release(holders.name, rid)
+
+    def held(self) -> list[tuple[str, int, int]]:
+        """(pool, slots held here, limit) of every pool in use so far."""
+        return [(name, len(holders.rids), holders.limit) for name, holders in self._pools.items()]
+
+    async def keep(self) -> None:
+        """Prolong all leases, three times in a lease's life. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            for name, holders in list(self._pools.items()):
+                if not holders.rids:
+                    continue
+                try:
+                    holders.total_seen = await self._store.renew(name, list(holders.rids), self._lease)
+                    holders.local = None
+                except StoreUnavailable:
+                    self._metrics.count("seawall_store_errors_total", "renew")

@@ -1,0 +1,220 @@
+"""One gate worker: a process with one loop, one socket, and the services it was told to carry."""
+
+import asyncio
+import contextlib
+import gc
+import importlib.metadata
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from seawall.rpc.contract import Transport
+from seawall.rpc.reference import GrpcioServer
+from seawall.rpc.tasks import Tasks
+from seawall.serve import control
+from seawall.serve.gate import Gate, ServiceBuilder
+from seawall.serve.health import Health, State
+from seawall.serve.policies import Policies
+from seawall.serve.settings import Settings
+from seawall.serve.slots import Slots
+from seawall.store import open_store
+from seawall.telemetry.logfmt import Log
+from seawall.telemetry.metrics import Metrics
+
+MESSAGE_MARGIN = 256 * 1024
+"""What a gRPC message may hold beside a request body of the largest size."""
+POLL = 0.02
+
+
+def builders(names: Iterable[str]) -> dict[str, ServiceBuilder]:
+    """Load the services by entry point; raises LookupError that names one that is not installed."""
+    found = {e.name: e for e in importlib.metadata.entry_points(group="seawall.services")}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise LookupError(f"no service '{missing[0]}' is installed; there are: {', '.join(sorted(found))}")
+    return {name: found[name].load() for name in names}
+
+
+class Worker:
+    """Start, serve, drain."""
+
+    def __init__(self, settings: Settings, index: int, control_fd: int | None):
+        self.settings = settings
+        self.index = index
+        self.name = f"{os.uname().nodename}-{index}-{os.getpid()}"
+        self.log = Log(level=settings.log_level)
+        self.metrics = Metrics()
+        self.tasks = Tasks(self._fault)
+        self.store = open_store(settings.store, owner=self.name, timeout=settings.store_timeout)
+        self.policies = Policies(self.store, settings, self.name, self._policy_refused)
+        self.slots = Slots(
+            self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
+        )
+        self._control_fd = control_fd
+        self._stop = asyncio.Event()
+        self._at_once = False
+        gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
+        services = [build(gate) for build in builders(settings.services).values()]
+        self.health = Health([service.name for service in services])
+        self._services = [*services, self.health.service()]
+        self.metrics.gauges(self._gauges)
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit status."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self.stop, True)
+        transport, listening = self._transport()
+        try:
+            await self.store.start()
+            if self.settings.store == "memory" and self.settings.policy_file:
+                await self._seed_memory(self.settings.policy_file)
+            await transport.start()
+        except OSError as e:
+            self.log("error", "can't listen", error=str(e))
+            self.log.close()
+            return 1
+        listening.publish()
+        self.tasks.start(self.policies.follow(), "policies")
+        self.tasks.start(self.slots.keep(), "slots")
+        self.tasks.start(self._become_serving(), "health")
+        if self._control_fd is not None:
+            self.tasks.start(self._answer_supervisor(self._control_fd), "control")
+        gc.collect()
+        gc.freeze()
+        await self._stop.wait()
+        await self._drain(transport)
+        listening.withdraw()
+        with contextlib.suppress(Exception):
+            await self.store.forget_worker(self.name)
+        await self.tasks.cancel_all()
+        await self.store.close()
+        self.log("info", "worker stopped", worker=self.name)
+        self.log.close()
+        return 0
+
+    def stop(self, at_once: bool = False) -> None:
+        """Begin to drain (SIGTERM); `at_once` (SIGINT) gives running requests no time."""
+        self._at_once = self._at_once or at_once
+        self._stop.set()
+
+    def _transport(self) -> tuple[Transport, "Listening"]:
+        listening = Listening(self.settings.socket(self.index))
+        addresses = [f"unix:{listening.own}"]
+        if self.settings.listen is not None:
+            addresses.append(self.settings.listen)
+        transport = GrpcioServer(
+            self._services, addresses, max_message=self.settings.max_body + MESSAGE_MARGIN, on_error=self._fault
+        )
+        return transport, listening
+
+    async def _become_serving(self) -> None:
+        while self.policies.current is None:
+            await asyncio.sleep(POLL)
+        self.health.become(State.SERVING)
+        self.log("info", "worker serving", worker=self.name, policy=self.policies.version)
+
+    async def _drain(self, transport: Transport) -> None:
+        """Keep accepting until every Envoy has seen NOT_SERVING, then GOAWAY, then wait for running streams."""
+        self.health.become(State.DRAINING)
+        if not self._at_once:
+            self.log("info", "worker draining", worker=self.name)
+            seen = 2 * self.settings.check_interval + 1
+            ends = time.monotonic() + seen
+            while time.monotonic() < ends and not self._at_once:
+                await asyncio.sleep(0.05)
+        draining = self.tasks.start(transport.drain(0 if self._at_once else self.settings.grace), "drain")
+        while not draining.done():
+            await asyncio.wait([draining], timeout=0.1)
+            if self._at_once and not draining.done():
+                draining.cancel()
+                await transport.drain(0)
+
+    async def _answer_supervisor(self, fd: int) -> None:
+        await control.answer(fd, self._snapshot)
+        if not self._stop.is_set():
+            self.log("warn", "supervisor is gone, draining", worker=self.name)
+            self.stop()
+
+    async def _seed_memory(self, path: str) -> None:
+        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+        await self.store.push(text, digest=path, author="file", reason=path, needs="")
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "worker": self.name,
+            "state": self.health.state.value,
+            "policy": self.policies.version,
+            "policy_error": self.policies.error,
+            "store_up": self.store.healthy,
+            "metrics": self.metrics.snapshot(),
+        }
+
+    def _gauges(self) -> Iterable[tuple[str, tuple[str, ...], float]]:
+        index = f"w{self.index}"
+        yield "seawall_store_up", (index,), float(self.store.healthy)
+        yield "seawall_policy_version", (index,), self.policies.version
+        if self.policies.checked:
+            yield "seawall_policy_check_age_seconds", (index,), max(0.0, time.time() - self.policies.checked)
+        for pool, held, limit in self.slots.held():
+            yield "seawall_slots", (pool,), held
+            yield "seawall_slots_limit", (pool, index), limit
+        yield "seawall_workers", (self.health.state.value,), 1
+
+    def _fault(self, where: str, error: BaseException) -> None:
+        self.metrics.count("seawall_faults_total", where.rpartition("/")[2].split(" ", maxsplit=1)[0])
+        place = traceback.extract_tb(error.__traceback__)[-1:] if error.__traceback__ else []
+        at = f"{Path(place[0].filename).name}:{place[0].lineno}" if place else ""
+        # The text of an exception may quote a request; its type and place don't.
+        self.log("error", "fault", where=where, error=type(error).__name__, at=at)
+
+    def _policy_refused(self, version: int, why: str) -> None:
+        self.metrics.count("seawall_policy_refused_total")
+        self.log("error", "policy refused, the last good one stays", version=version, error=why.splitlines()[0])
+
+
+class Listening:
+    """A worker's socket: a file of its own, and the name that Envoy knows, a link moved into place.
+
+    A worker that takes over a name while the old one still drains must not lose it when the old one removes its file.
+    """
+
+    def __init__(self, name: str):
+        self._name = Path(name)
+        self.own = Path(f"{name}.{os.getpid()}")
+
+    def publish(self) -> None:
+        """Point the name at our file."""
+        link = Path(f"{self.own}.new")
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.own.name)
+        link.replace(self._name)
+
+    def withdraw(self) -> None:
+        """Remove our file, and the name if it is still ours."""
+        with contextlib.suppress(OSError):
+            if self._name.readlink().name == self.own.name:
+                self._name.unlink()
+        self.own.unlink(missing_ok=True)
+
+
+def main() -> int:
+    """Run a worker as its supervisor started it: settings by environment, control line by descriptor."""
+    settings = Settings.from_json(os.environ.pop("SEAWALL_WORKER_SETTINGS"))
+    index, control_fd = int(sys.argv[1]), int(sys.argv[2])
+
+    async def run() -> int:
+        return await Worker(settings, index, control_fd).run()
+
+    return uvloop.run(run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Every metric: name, kind, labels, meaning. docs/metrics.md is checked against this table.
+
+Label values are bounded: they come from the policy or from closed lists, never from what a client sends.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Prometheus type; gauges of several workers are added unless the metric has a `worker` label."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric family. `help` is what Prometheus shows."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper bounds of latency histograms, in seconds."""
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("seawall_decisions_total", _C, "Calls decided, by service and reason.", ("service", "reason")),
+        Metric(
+            "seawall_requests_total",
+            _C,
+            "LLM requests that ended, by pool, class and reason.",
+            ("pool", "class", "reason"),
+        ),
+        Metric("seawall_request_seconds", _H, "From the request's headers to the end of its answer.", ("pool",)),
+        Metric("seawall_tokens_total", _C, "Tokens that engines reported.", ("pool", "direction")),
+        Metric("seawall_usage_unknown_total", _C, "Answers that ended without usage.", ("pool",)),
+        Metric("seawall_streams", _G, "Open ext_proc streams."),
+        Metric("seawall_slots", _G, "Slots held, over all workers of this supervisor.", ("pool",)),
+        Metric("seawall_slots_limit", _G, "Limit of requests in flight.", ("pool", "worker")),
+        Metric(
+            "seawall_slots_local_total", _C, "Slots granted from the local share while the store was away.", ("pool",)
+        ),
+        Metric("seawall_limit_hits_total", _C, "Hits charged, by limit and outcome (ok, over).", ("limit", "outcome")),
+        Metric("seawall_limit_local_total", _C, "Calls decided by store_loss.limits while the store was away."),
+        Metric("seawall_store_up", _G, "1 while the worker's store answers.", ("worker",)),
+        Metric("seawall_store_errors_total", _C, "Store calls that got no answer.", ("call",)),
+        Metric("seawall_policy_version", _G, "Version of the policy in force.", ("worker",)),
+        Metric(
+            "seawall_policy_check_age_seconds",
+            _G,
+            "Since the last successful look at the current version.",
+            ("worker",),
+        ),
+        Metric("seawall_policy_refused_total", _C, "Versions that a worker would not load; it kept the last good one."),
+        Metric("seawall_faults_total", _C, "Faults of our own, each logged with its place.", ("where",)),
+        Metric("seawall_log_dropped_total", _C, "Log lines dropped because the reader of the log was too slow."),
+        Metric("seawall_workers", _G, "Workers by state (starting, serving, draining).", ("state",)),
+        Metric("seawall_worker_restarts_total", _C, "Workers started again after they had died."),
+    )
+}

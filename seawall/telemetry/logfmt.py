@@ -1,0 +1,83 @@
+"""One logfmt line an event, written by a thread of its own so that a slow reader of the log never stalls a request.
+
+No secret reaches a line: callers pass ids and numbers, never a header, a body or a key.
+"""
+
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+LEVELS = ("debug", "info", "warn", "error")
+QUEUE = 20_000
+"""Lines kept for a slow reader; more are dropped and counted."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%,\-]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def line(ts: float, level: str, msg: str, **fields: object) -> str:
+    """Format one line; `ts` is unix seconds. Fields that are None or "" are left out."""
+    when = datetime.fromtimestamp(ts, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    parts = [f"ts={when}", f"level={level}", f"msg={_text(msg)}"]
+    parts += [f"{name}={_text(value)}" for name, value in fields.items() if value is not None and value != ""]
+    return " ".join(parts)
+
+
+def _text(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
+    return f'"{escaped}"'
+
+
+class Log:
+    """Writes lines to a file descriptor. `dropped` counts those that a slow reader cost."""
+
+    def __init__(self, fd: int = 1, *, level: str = "info", clock: Callable[[], float] = time.time):
+        self._fd = fd
+        self._threshold = LEVELS.index(level)
+        self._clock = clock
+        self._lines: deque[str] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def __call__(self, level: str, msg: str, **fields: object) -> None:
+        """Log an event; see `line`."""
+        if LEVELS.index(level) < self._threshold:
+            return
+        if len(self._lines) >= QUEUE:
+            self.dropped += 1
+            return
+        self._lines.append(line(self._clock(), level, msg, **fields))
+        self._wake.set()
+
+    def close(self) -> None:
+        """Write what is queued; gives up after a second with a reader that doesn't read."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(1.0)
+
+    def _write(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            if lines:
+                data = memoryview(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+                try:
+                    while data:
+                        data = data[os.write(self._fd, data) :]
+                except OSError:
+                    self.dropped += len(lines)
+            elif self._closing:
+                return
+            if self._closing:
+                self._wake.set()

@@ -1,0 +1,3 @@
+from tests.engines.fixture import llama
+
+__all__ = ["llama"]

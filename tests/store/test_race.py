@@ -1,0 +1,42 @@
+"""Counts are exact whatever the number of processes: never one more than the limit, never one less."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seawall.limits.window import window_start
+from tests.store.node import Valkey
+
+pytestmark = pytest.mark.store
+
+CONTENDER = Path(__file__).with_name("contender.py")
+PROCESSES, TASKS = 4, 50
+
+
+async def contend(node: Valkey, *args: str) -> list[int]:
+    """Run the contender in each process; what each says it was granted."""
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, str(CONTENDER), node.url, str(n), str(TASKS), *args, stdout=asyncio.subprocess.PIPE
+        )
+        for n in range(PROCESSES)
+    ]
+    outputs = [await process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * PROCESSES
+    return [int(out) for out, _ in outputs]
+
+
+async def test_200_tasks_in_4_processes_admit_exactly_a_limit_of_1000_a_day(shared_node: Valkey) -> None:
+    await shared_node.ask("FLUSHALL")
+    day = window_start(time.time(), 86400)
+    granted = await contend(shared_node, "charge", str(day), "1000")
+    assert sum(granted) == 1000
+
+
+async def test_200_tasks_in_4_processes_take_exactly_the_slots_there_are(shared_node: Valkey) -> None:
+    await shared_node.ask("FLUSHALL")
+    granted = await contend(shared_node, "acquire", "0", "37")
+    assert sum(granted) == 37

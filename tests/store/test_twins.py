@@ -1,0 +1,109 @@
+"""The Lua scripts and their Python twins agree on any sequence of operations."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seawall.admission.holders import Holders
+from seawall.store import keys
+from seawall.store.address import parse
+from seawall.store.connection import Connection
+from seawall.store.contract import Charge
+from seawall.store.counters import Counters
+from seawall.store.redis import ACQUIRE, RELEASE, RENEW, RedisStore
+from seawall.store.resp import command
+from seawall.store.scripts import Script
+from tests.store.node import Valkey
+
+pytestmark = pytest.mark.store
+
+few = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+)
+
+
+class Line:
+    """A connection, and a loop to wait on it from tests that are no coroutines (Hypothesis runs plain functions)."""
+
+    def __init__(self, node: Valkey) -> None:
+        self.runner = asyncio.Runner()
+        self.store = RedisStore(parse(node.url), owner="o", timeout=20)
+        self.runner.run(self.store.start())
+        up = self.store._pipe._up
+        assert up is not None
+        self.up: Connection = up
+
+    def ask(self, payload: bytes, script: Script | None = None) -> object:
+        async def wait() -> object:
+            return await self.up.call(payload, None, script)
+
+        return self.runner.run(wait())
+
+    def charge(self, charges: list[Charge]) -> list[int]:
+        async def wait() -> list[int]:
+            return list(await self.store.charge(charges))
+
+        return self.runner.run(wait())
+
+    def close(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+
+
+@pytest.fixture
+def line(shared_node: Valkey) -> Iterator[Line]:
+    line = Line(shared_node)
+    yield line
+    line.close()
+
+
+charges = st.builds(
+    Charge,
+    identity=st.sampled_from([b"a", b"b"]),
+    start=st.integers(1, 6).map(lambda n: n * 60),
+    length=st.just(60),
+    hits=st.one_of(st.integers(0, 3), st.sampled_from([2**53 - 2, 2**53, 2**60])),
+)
+
+
+@few
+@given(calls=st.lists(st.lists(charges, max_size=4), max_size=12))
+def test_windows(line: Line, calls: list[list[Charge]]) -> None:
+    line.ask(command(b"FLUSHALL"))
+    twin = Counters()
+    for call in calls:
+        assert line.charge(call) == twin.charge(call, now=0.0)
+
+
+rids = st.sampled_from(["r1", "r2", "r3", "r4"])
+owners = st.sampled_from(["o1", "o2"])
+operations = st.one_of(
+    st.tuples(st.just("acquire"), rids, owners, st.integers(0, 3), st.integers(0, 50)),
+    st.tuples(st.just("release"), rids, owners, st.just(0), st.just(0)),
+    st.tuples(st.just("renew"), st.lists(rids, max_size=3), owners, st.just(0), st.integers(0, 50)),
+)
+
+
+@few
+@given(steps=st.lists(st.tuples(st.integers(0, 30), operations), max_size=15))
+def test_slots(line: Line, steps: list[tuple[int, tuple[str, str | list[str], str, int, int]]]) -> None:
+    line.ask(command(b"FLUSHALL"))
+    twin, now, pool = Holders(), 1_700_000_000_000, [keys.pool_holders("p"), keys.pool_owners("p")]
+    for passed, (what, rid, owner, limit, lease) in steps:
+        now += passed
+        times = [b"%d" % now, b"%d" % (now + lease)]
+        if isinstance(rid, list):
+            named = [r.encode() for r in rid]
+            got = line.ask(RENEW.call(pool, [owner.encode(), *times, *named]), RENEW)
+            assert got == twin.renew(rid, owner, now, now + lease)
+        elif what == "acquire":
+            got = line.ask(ACQUIRE.call(pool, [rid.encode(), owner.encode(), b"%d" % limit, *times]), ACQUIRE)
+            assert got == list(twin.acquire(rid, owner, limit, now, now + lease))
+        else:
+            got = line.ask(RELEASE.call(pool, [rid.encode(), owner.encode()]), RELEASE)
+            assert got == twin.release(rid, owner)
+        assert line.ask(command(b"ZCOUNT", pool[0], b"(%d" % now, b"+inf")) == twin.live(now)
+        assert line.ask(command(b"ZCARD", pool[0])) == line.ask(command(b"HLEN", pool[1]))
