@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -10,13 +12,16 @@ from seawall.cli.serve import supervise
 from seawall.serve.settings import SettingError, from_environment
 
 
-def run(service: str, **flags: object) -> None:
-    """Supervise workers that carry one service, settings by environment (docs/settings.md); ends the process."""
+def run(service: str, flags: Callable[[Mapping[str, str]], dict[str, Any]] = lambda _: {}) -> None:
+    """Supervise workers that carry one service, settings by environment (docs/settings.md); ends the process.
+
+    `flags` reads further variables of the environment and gives settings by name.
+    """
     if sys.argv[1:] in (["-h"], ["--help"]):
         click.echo(f"Usage: python -m {service}\n\n  Settings come from the environment: see docs/settings.md.")
         sys.exit(0)
     try:
-        settings = from_environment(os.environ, services=(service,), **flags)
+        settings = from_environment(os.environ, services=(service,), **flags(os.environ))
         sys.exit(supervise(settings))
     except SettingError as e:
         Failure(str(e)).show()

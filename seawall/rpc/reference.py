@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -164,5 +164,7 @@ class _QueueSender:
 
 def _call(path: str, context: _Context) -> Call:
     remaining = context.time_remaining()
-    metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+    # Values of "-bin" keys are bytes, whatever the stubs say; nothing of ours reads those.
+    pairs = cast("tuple[tuple[str, Any], ...]", context.invocation_metadata() or ())
+    metadata = {key: value for key, value in pairs if isinstance(value, str)}
     return Call(path, metadata, None if remaining is None else time.monotonic() + remaining)

@@ -1,11 +1,13 @@
 """The policy in force in one worker: follows the store, compiles aside, swaps one reference, keeps the last good one."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from seawall import __version__
@@ -14,6 +16,8 @@ from seawall.policy.compile import compile_policy
 from seawall.policy.compiled import Policy
 from seawall.policy.load import newer_than_this
 from seawall.policy.mistake import PolicyError
+from seawall.policy.rule_files import compile_rule_files
+from seawall.serve.rule_directory import RuleDirectory, Signature
 from seawall.serve.settings import Settings
 from seawall.store.contract import Store, StoreUnavailable, UnknownVersion, WorkerReport
 
@@ -45,6 +49,8 @@ class Policies:
     async def follow(self) -> None:
         """Report, look, load; once a second and whenever the store tells of a change. Runs until cancelled."""
         interval = self._settings.check_interval
+        if self._settings.limit_files is not None:
+            await self._follow_rule_files(self._settings.limit_files, interval)
         while True:
             try:
                 await self.check()
@@ -98,6 +104,26 @@ class Policies:
             return
         if policy.store_loss.start == "serve":
             self._swap(policy, FROM_FILE)
+
+    async def _follow_rule_files(self, path: str, interval: float) -> None:
+        """Serve a folder's limits instead of the store's policy; a bad set leaves the old rules in force."""
+        directory = RuleDirectory(Path(path), self._settings.ignore_dot_files)
+        seen: Signature | None = None
+        while True:
+            signature = await asyncio.to_thread(directory.signature)
+            if signature != seen:
+                seen = signature
+                try:
+                    limits = compile_rule_files(await asyncio.to_thread(directory.read))
+                    self._swap(dataclasses.replace(compile_policy(""), limits=limits), self.version + 1)
+                except PolicyError as e:
+                    self._refuse(self.version + 1, str(e))
+                except FileNotFoundError:
+                    seen = None
+            with contextlib.suppress(StoreUnavailable):
+                self.workers_alive = max(1, (await self._store.report(self._report())).workers)
+                self.checked = time.time()
+            await asyncio.sleep(interval)
 
     def _compile(self, text: str, file: str) -> Policy:
         policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)

@@ -32,8 +32,12 @@ class Settings:
     policy_file: str | None = None
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     socket_dir: str = "/run/seawall"
+    """Where each worker has its socket; "" for none, with `listen` alone."""
     listen: str | None = None
+    """`host:port` or `unix:/path`, for meshes that know one address: one worker."""
     http: str | None = "127.0.0.1:9902"
+    healthcheck: str | None = None
+    """`host:port` of /healthcheck, as envoyproxy/ratelimit has it."""
     services: tuple[str, ...] = SERVICES
     upstreams: tuple[tuple[str, str], ...] = ()
     max_hold: float = 120.0
@@ -47,6 +51,7 @@ class Settings:
     """SHA-256 (hex) of a key of `seawall up`'s own, with a tenant of its own, for its readiness request."""
     limit_files: str | None = None
     """Folder of rule files of envoyproxy/ratelimit that `python -m ratelimit` serves instead of the policy's limits."""
+    ignore_dot_files: bool = False
 
     def socket(self, index: int) -> str:
         """Path of a worker's socket: what Envoy's endpoint names."""
@@ -135,12 +140,15 @@ def _checked(settings: Settings) -> Settings:
         raise SettingError(f"SEAWALL_CHECK_INTERVAL: {settings.check_interval} is not allowed: 0.2 to 60 seconds")
     if settings.log_level not in {"debug", "info", "warn", "error"}:
         raise SettingError(f"SEAWALL_LOG_LEVEL: '{settings.log_level}' is not allowed: debug, info, warn, error")
+    if settings.listen is not None and settings.workers != 1:
+        # Until connections can be handed from one address to several workers.
+        settings = replace(settings, workers=1)
     for name in ("listen", "http"):
         value = getattr(settings, name)
-        if value is not None:
+        if value is not None and not value.startswith("unix:"):
             host_port(f"SEAWALL_{name.upper()}", value)
     longest = f"{settings.socket(settings.workers - 1)}.0000000"
-    if len(longest.encode()) > MAX_SOCKET_PATH:
+    if settings.socket_dir and len(longest.encode()) > MAX_SOCKET_PATH:
         raise SettingError(
             f"SEAWALL_SOCKET_DIR: '{settings.socket_dir}' is too long for Unix sockets: "
             f"its socket paths may have {MAX_SOCKET_PATH} bytes"

@@ -67,18 +67,18 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for sig, at_once in ((signal.SIGTERM, False), (signal.SIGINT, True)):
             loop.add_signal_handler(sig, self.stop, at_once)
-        Path(self.settings.socket_dir).mkdir(parents=True, exist_ok=True)
-        self._sweep_sockets()
+        if self.settings.socket_dir:
+            Path(self.settings.socket_dir).mkdir(parents=True, exist_ok=True)
+            self._sweep_sockets()
         endpoints = Endpoints(self.metrics, self.ready)
         try:
-            if self.settings.http is not None:
-                await endpoints.start(self.settings.http)
+            await endpoints.start(self.settings.http, self.settings.healthcheck)
         except OSError as e:
-            self.log("error", "can't listen", address=self.settings.http, error=e.strerror or str(e))
+            self.log("error", "can't listen", error=e.strerror or str(e))
             self.log.close()
             return 1
         chores = Chores(self.settings, self.log)
-        if self.settings.store != "memory" or self.settings.envoy_dir is not None:
+        if self.settings.limit_files is None and (self.settings.store != "memory" or self.settings.envoy_dir):
             self._tasks.start(chores.run(), "chores")
         keepers = [self._tasks.start(self._keep(child), f"worker {child.index}") for child in self._children]
         self._tasks.start(self._poll(), "poll")

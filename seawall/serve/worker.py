@@ -81,7 +81,8 @@ class Worker:
             self.log("error", "can't listen", error=str(e))
             self.log.close()
             return 1
-        listening.publish()
+        if listening is not None:
+            listening.publish()
         self.tasks.start(self.policies.follow(), "policies")
         self.tasks.start(self.slots.keep(), "slots")
         self.tasks.start(self._become_serving(), "health")
@@ -91,7 +92,8 @@ class Worker:
         gc.freeze()
         await self._stop.wait()
         await self._drain(transport)
-        listening.withdraw()
+        if listening is not None:
+            listening.withdraw()
         with contextlib.suppress(Exception):
             await self.store.forget_worker(self.name)
         await self.tasks.cancel_all()
@@ -105,9 +107,9 @@ class Worker:
         self._at_once = self._at_once or at_once
         self._stop.set()
 
-    def _transport(self) -> tuple[Transport, "Listening"]:
-        listening = Listening(self.settings.socket(self.index))
-        addresses = [f"unix:{listening.own}"]
+    def _transport(self) -> tuple[Transport, "Listening | None"]:
+        listening = Listening(self.settings.socket(self.index)) if self.settings.socket_dir else None
+        addresses = [f"unix:{listening.own}"] if listening else []
         if self.settings.listen is not None:
             addresses.append(self.settings.listen)
         transport = GrpcioServer(

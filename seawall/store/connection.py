@@ -23,8 +23,8 @@ NODE_KINDS = frozenset({
 """Error replies that tell of the node, not of one command: they count against it."""
 
 _GRACE = 0.02
-"""Seconds between finding a command overdue and giving it up: uvloop runs timers before it reads, so after a stall of
-our own loop the reply may lie in the socket already."""
+"""Seconds between finding a command overdue and giving it up: after a stall of our own loop the reply may lie in the
+socket already, and uvloop runs the timer first."""
 
 # reply future (None: nobody waits), parse, script, command, deadline in loop time, whether it is a second try
 _Call = tuple[Reply | None, Parse | None, Script | None, bytes, float, bool]

@@ -281,7 +281,10 @@ def _kind(error: Exception) -> str:
 
 
 def _number(value: bytes | None) -> int | None:
-    return None if value is None else int(value)
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        raise StoreUnavailable("a version that is no number: someone wrote over it") from None
 
 
 def _text(value: int | None) -> str:

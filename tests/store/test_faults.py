@@ -173,6 +173,30 @@ async def test_one_spoilt_counter_fails_alone(node: Valkey, opened: Callable[...
     assert list(await store.charge(HIT)) == [1]
 
 
+async def test_a_version_that_someone_wrote_over_is_no_version(node: Valkey) -> None:
+    control = open_control(node.url)
+    await node.ask("SET", "sw:{policy}:current", "x")
+    assert "no number" in await failure(control.current())
+    await node.ask("DEL", "sw:{policy}:current")
+    await node.ask("LPUSH", "sw:{policy}:current", "x")
+    assert await failure(control.current()) == "replied WRONGTYPE"
+    await control.close()
+
+
+async def test_a_wait_that_is_cancelled_spoils_no_later_one(node: Valkey) -> None:
+    control = open_control(node.url)
+    await control.wait_change(0.01)
+    waiting = asyncio.ensure_future(control.wait_change(1000))
+    await asyncio.wait([waiting], timeout=0.05)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await control.push("text", digest="d", author="ann", reason="", needs="0.1")
+    async with asyncio.timeout(20):
+        await control.wait_change(1000)
+    assert await control.current() == 1
+    await control.close()
+
+
 async def test_counts_survive_a_kill_of_the_node(node: Valkey, opened: Callable[..., Awaitable[Store]]) -> None:
     await node.ask("CONFIG", "SET", "appendfsync", "always")
     store = await opened(5)

@@ -1,6 +1,9 @@
 """A node that greets but does not answer calls: each call that waits costs its time-out, so few may wait."""
 
 import asyncio
+import socket
+import sys
+import threading
 from collections.abc import AsyncIterator
 
 import hiredis
@@ -143,31 +146,33 @@ def test_a_stall_of_our_own_loop_is_no_time_out(
         store = RedisStore(parse(f"unix://{path}"), owner="w", timeout=0.2)
         await store.start()
         assert store.healthy, store.trouble
+        here, there = socket.socketpair()
         answer = store.charge(HIT)
-        await asyncio.sleep(0.01)  # the command is out
-        asyncio.get_running_loop().call_soon(_stall)
+        await asyncio.sleep(0)  # the command is out; now another reader takes the loop for itself
+        asyncio.get_running_loop().add_reader(here, _stall, here)
+        there.send(b"x")
         try:
             return list(await answer)
         finally:
             await store.close()
             process.kill()
             await process.wait()
+            asyncio.get_running_loop().remove_reader(here)
+            here.close()
+            there.close()
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         assert runner.run(main()) == [1]
 
 
-def _stall() -> None:
+def _stall(reader: socket.socket) -> None:
     """Block the loop beyond the deadline, as a long garbage collection would."""
-    import threading
-
+    reader.recv(1)
     threading.Event().wait(0.4)
 
 
 def _echo_node(path: str) -> list[str]:
     """A quick node in a process of its own, since the loop of this one stands still."""
-    import sys
-
     code = (
         "import asyncio, sys\n"
         "from tests.store.test_slow_node import SlowNode\n"

@@ -75,7 +75,7 @@ async def test_replies_go_to_their_commands_in_order() -> None:
     line.connection.data_received(b"$1\r\n7\r\n:2\r\n*2\r\n:1\r\n$-1\r\n-WRONGTYPE no\r\n")
     assert await first == 7
     assert await second == [1, None]
-    with pytest.raises(StoreUnavailable, match="^replied WRONGTYPE$"):
+    with pytest.raises(StoreUnavailable, match=r"^replied WRONGTYPE$"):
         await third
     assert line.answered == [True]
     line.connection.abort("end")
@@ -162,7 +162,7 @@ async def test_the_oldest_command_overdue_ends_the_connection() -> None:
     first, second = line.connection.call(b"a"), line.connection.call(b"b")
     async with asyncio.timeout(20):
         for answer in (first, second):
-            with pytest.raises(StoreUnavailable, match="^timed out$"):
+            with pytest.raises(StoreUnavailable, match=r"^timed out$"):
                 await answer
     assert line.wire.aborted
     assert line.lost == [("timed out", 2)]

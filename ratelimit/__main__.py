@@ -1,0 +1,6 @@
+"""`python -m ratelimit`: this service alone. With RUNTIME_ROOT it takes the place of envoyproxy/ratelimit."""
+
+from ratelimit.environment import flags
+from seawall.cli.service_main import run
+
+run("ratelimit", flags)

@@ -1,0 +1,66 @@
+"""Environment variables of envoyproxy/ratelimit, as far as this release honours them, turned into our settings."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from seawall.serve.settings import SettingError
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+"""What Go's strconv.ParseBool reads; anything else ends the Go service at start, and ours with a reason."""
+
+
+def flags(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Give settings by name; empty where no variable of the Go service is set. Raises SettingError.
+
+    One GRPC_PORT or GRPC_UDS is one address, so one worker listens there. SEAWALL_STORE wins over REDIS_URL.
+    """
+    found: dict[str, Any] = {}
+    if "RUNTIME_ROOT" in environ:
+        root = PurePath(environ["RUNTIME_ROOT"]) / environ.get("RUNTIME_SUBDIRECTORY", "")
+        found["limit_files"] = str(root / environ.get("RUNTIME_APPDIRECTORY", "config"))
+        found["ignore_dot_files"] = _boolean(environ, "RUNTIME_IGNOREDOTFILES", False)
+        # Whether the root or the folder is watched makes no difference here: what lies there now is what counts.
+        _boolean(environ, "RUNTIME_WATCH_ROOT", True)
+    if found or "GRPC_PORT" in environ or "GRPC_UDS" in environ:
+        uds = environ.get("GRPC_UDS")
+        found["listen"] = f"unix:{uds}" if uds else _address(environ, "GRPC_HOST", "0.0.0.0", "GRPC_PORT", "8081")
+        found["workers"] = 1
+        found["socket_dir"] = ""
+        found["healthcheck"] = _address(environ, "HOST", "0.0.0.0", "PORT", "8080")
+        found["http"] = _address(environ, "DEBUG_HOST", "127.0.0.1", "DEBUG_PORT", "6070")
+    if not environ.get("SEAWALL_STORE") and environ.get("REDIS_URL"):
+        found["store"] = _redis(environ)
+    return found
+
+
+def _boolean(environ: Mapping[str, str], name: str, default: bool) -> bool:
+    text = environ.get(name, "")
+    if not text:
+        return default
+    if text not in _TRUE | _FALSE:
+        raise SettingError(f"{name}: '{text}' is not allowed: true, false, 1, 0, t, f")
+    return text in _TRUE
+
+
+def _address(environ: Mapping[str, str], host: str, host_default: str, port: str, port_default: str) -> str:
+    text = environ.get(port) or port_default
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise SettingError(f"{port}: '{text}' is not allowed: 1 to 65535")
+    return f"{environ.get(host) or host_default}:{text}"
+
+
+def _redis(environ: Mapping[str, str]) -> str:
+    url = environ["REDIS_URL"]
+    if "://" in url:
+        return url
+    kind = environ.get("REDIS_SOCKET_TYPE") or "unix"
+    if kind not in {"unix", "tcp"}:
+        raise SettingError(f"REDIS_SOCKET_TYPE: '{kind}' is not allowed: unix, tcp")
+    if kind == "unix":
+        return f"unix://{url}"
+    user, colon, password = environ.get("REDIS_AUTH", "").rpartition(":")
+    secret = f"{quote(user, '')}:{quote(password, '')}@" if colon or password else ""
+    return f"redis://{secret}{url}"
