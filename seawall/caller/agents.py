@@ -35,7 +35,14 @@ def compile_agents(deny: Sequence[str], allow: Sequence[str]) -> AgentRules:
 def _union(patterns: Sequence[str]) -> Any:
     if not patterns:
         return None
-    return re2.compile("(?is)" + "|".join(f"(?:{_expression(p)})" for p in patterns))
+    return _compile("(?is)" + "|".join(f"(?:{_expression(p)})" for p in patterns))
+
+
+def _compile(expression: str) -> Any:
+    options = re2.Options()
+    # The error is raised; RE2 would write it to stderr too.
+    options.log_errors = False
+    return re2.compile(expression, options)
 
 
 def _expression(pattern: str) -> str:
@@ -44,7 +51,7 @@ def _expression(pattern: str) -> str:
         return f"^{body}$"
     expression = pattern[1:]
     try:
-        re2.compile(expression)
+        _compile(expression)
     except re2.error as e:
         why = e.args[0].decode() if e.args and isinstance(e.args[0], bytes) else str(e)
         raise ValueError(f"'{pattern}' is not an RE2 expression: {why}") from None

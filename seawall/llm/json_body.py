@@ -28,6 +28,10 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
+class _NotJson(ValueError):
+    """NaN or Infinity, which many parsers take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One top-level member: its value, and where the value stands in the text (character offsets)."""
@@ -77,13 +81,8 @@ def parse_object(body: bytes) -> JsonObject | Refusal:
         return JsonObject(text, _members(text))
     except _Refused as e:
         return e.refusal
-    except json.JSONDecodeError as e:
-        return _malformed(_where(e))
-    except RecursionError:
-        return _too_deep()
-    except ValueError:
-        # int() of more digits than Python converts (sys.set_int_max_str_digits)
-        return _malformed("a number has too many digits")
+    except (ValueError, RecursionError) as e:
+        return _told(e)
 
 
 def _members(text: str) -> dict[str, Member]:
@@ -128,14 +127,19 @@ def _members(text: str) -> dict[str, Member]:
 def _value(text: str, start: int, name: str) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(text, start)
-    except RecursionError:
-        raise _Refused(_too_deep(name)) from None
-    except json.JSONDecodeError as e:
-        raise _Refused(_malformed(_where(e), name)) from None
+    except (ValueError, RecursionError) as e:
+        raise _Refused(_told(e, name)) from None
 
 
-def _where(error: json.JSONDecodeError) -> str:
-    return f"{error.msg} at line {error.lineno} column {error.colno}"
+def _told(error: ValueError | RecursionError, param: str = "body") -> Refusal:
+    if isinstance(error, RecursionError):
+        return _too_deep(param)
+    if isinstance(error, json.JSONDecodeError):
+        return _malformed(f"{error.msg} at line {error.lineno} column {error.colno}", param)
+    if isinstance(error, _NotJson):
+        return _malformed(f"{error} is not JSON", param)
+    # int() of more digits than Python converts (sys.set_int_max_str_digits)
+    return _malformed("a number has too many digits", param)
 
 
 def _skip(text: str, at: int) -> int:
@@ -168,7 +172,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise _Refused(_malformed(f"{name} is not JSON"))
+    raise _NotJson(name)
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)

@@ -29,25 +29,28 @@ class SseParser:
         if self.overflowed:
             return []
         text = self._rest + chunk if self._rest else chunk
+        # What is kept has no line end but perhaps a CR at its end: it needn't be searched again.
+        searched = max(0, len(self._rest) - 1)
         if self._first:
             if len(text) < 3 and b"\xef\xbb\xbf".startswith(text):
                 self._rest = text
                 return []
             self._first = False
             text = text.removeprefix(b"\xef\xbb\xbf")
+            searched = 0
         events: list[bytes] = []
         at = 0
         end = len(text)
-        for match in _LINE_END.finditer(text):
+        for match in _LINE_END.finditer(text, searched):
             # A CR at the very end may be half of a CRLF: the next chunk tells.
             if match.end() == end and match.group() == b"\r":
                 break
+            if not self._fits(match.start() - at):
+                return events
             self._line(text[at : match.start()], events)
             at = match.end()
         self._rest = text[at:]
-        if len(self._rest) + self._size > MAX_EVENT:
-            self.overflowed = True
-            self._rest, self._data = b"", []
+        self._fits(len(self._rest) - self._rest.endswith(b"\r"))
         return events
 
     def finish(self) -> list[bytes]:
@@ -60,6 +63,13 @@ class SseParser:
             self._line(b"", events)
         return events
 
+    def _fits(self, line: int) -> bool:
+        """Bound the event by its lines, so that it makes no difference where its chunks were cut."""
+        if line + self._size > MAX_EVENT:
+            self.overflowed = True
+            self._rest, self._data = b"", []
+        return not self.overflowed
+
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if not line:
             if self._data:
@@ -70,4 +80,5 @@ class SseParser:
         if name == b"data":
             value = value.removeprefix(b" ")
             self._data.append(value)
-            self._size += len(value)
+            # An empty line of data costs memory too.
+            self._size += len(value) + 1

@@ -3,6 +3,8 @@
 Sources by protocol are in docs/wire.md. What is absent stays None: a zero is only ever one that the engine wrote.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,43 +12,37 @@ import msgspec
 from seawall.llm.sse import SseParser
 
 
-class _Numbers(msgspec.Struct):
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-    input_tokens: Any = None
-    output_tokens: Any = None
-    cache_creation_input_tokens: Any = None
-    cache_read_input_tokens: Any = None
-
-
-class _Inner(msgspec.Struct):
-    usage: _Numbers | None = None
-
-
 class _Piece(msgspec.Struct):
     """Where usage stands: at the top (OpenAI, Anthropic message_delta), or in `message` / `response` of an event."""
 
     type: Any = None
-    usage: _Numbers | None = None
+    usage: Any = None
     message: Any = None
     response: Any = None
     error: Any = None
 
 
+MAX_TOKENS = 2**53 - 1
+"""A larger number is no count: it would leave the exact range of metrics and of the store."""
+
 _DECODER = msgspec.json.Decoder(_Piece)
+_ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_FAILURES = frozenset({"error", "response.failed"})
+_ANTHROPIC_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class UsageReader:
     """Collects usage of one answer. `input_tokens` and `output_tokens` are None until the engine has told them."""
 
-    __slots__ = ("_parser", "done", "error", "input_tokens", "output_tokens")
+    __slots__ = ("_input", "_parser", "done", "error", "input_tokens", "output_tokens")
 
     def __init__(self) -> None:
         self._parser = SseParser()
+        self._input: dict[str, int] = {}
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.done = False
-        """The protocol's own end was seen: `[DONE]`, message_stop, response.completed."""
+        """The protocol's own end was seen: `[DONE]`, message_stop, response.completed and its like."""
         self.error = False
         """The engine reported an error inside the stream."""
 
@@ -78,27 +74,32 @@ class UsageReader:
             self._take(piece)
 
     def _take(self, piece: _Piece) -> None:
-        if piece.error is not None or piece.type == "error":
+        kind = piece.type if isinstance(piece.type, str) else ""
+        if piece.error is not None or kind in _FAILURES:
             self.error = True
-        if piece.type in ("message_stop", "response.completed", "response.incomplete"):
+        if kind in _ENDS:
             self.done = True
-        for numbers in (piece.usage, _inner(piece.message), _inner(piece.response)):
-            if numbers is not None:
-                self._merge(numbers)
+        for holder in (piece.message, piece.response):
+            if isinstance(holder, dict):
+                self._merge(holder.get("usage"))
+        self._merge(piece.usage)
 
-    def _merge(self, numbers: _Numbers) -> None:
-        if (prompt := _count(numbers.prompt_tokens)) is not None:
+    def _merge(self, numbers: Any) -> None:
+        if not isinstance(numbers, dict):
+            return
+        if (prompt := _count(numbers, "prompt_tokens")) is not None:
             self.input_tokens = prompt
-        if (completion := _count(numbers.completion_tokens)) is not None:
+        if (completion := _count(numbers, "completion_tokens")) is not None:
             self.output_tokens = completion
-        # Anthropic's input is the sum of three, told at the start and repeated, perhaps as 0, later: the largest is true.
-        parts = [
-            _count(n)
-            for n in (numbers.input_tokens, numbers.cache_creation_input_tokens, numbers.cache_read_input_tokens)
-        ]
-        if any(n is not None for n in parts):
-            self.input_tokens = max(self.input_tokens or 0, sum(n or 0 for n in parts))
-        if (output := _count(numbers.output_tokens)) is not None:
+        # Anthropic's input is the sum of three, told at the start and repeated, perhaps as 0, later: of each the largest.
+        told = False
+        for name in _ANTHROPIC_INPUT:
+            if (part := _count(numbers, name)) is not None:
+                self._input[name] = max(part, self._input.get(name, 0))
+                told = True
+        if told:
+            self.input_tokens = sum(self._input.values())
+        if (output := _count(numbers, "output_tokens")) is not None:
             self.output_tokens = max(self.output_tokens or 0, output)
 
 
@@ -106,17 +107,20 @@ def _decode(data: bytes) -> _Piece | None:
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_leniently(data)
+
+
+def _decode_leniently(data: bytes) -> _Piece | None:
+    """Read what engines write and msgspec refuses: half of a surrogate pair, NaN, bytes that are no UTF-8."""
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         return None
-
-
-def _inner(value: Any) -> _Numbers | None:
     if not isinstance(value, dict):
         return None
-    try:
-        return msgspec.convert(value, _Inner).usage
-    except msgspec.MsgspecError:
-        return None
+    return _Piece(**{name: value.get(name) for name in _Piece.__struct_fields__})
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _count(numbers: Mapping[str, Any], name: str) -> int | None:
+    value = numbers.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None

@@ -6,26 +6,10 @@ from pathlib import PurePath
 from typing import Any
 
 from betterproto2 import Message
-from envoy_data_plane.envoy.config.bootstrap.v3 import (
-    Admin,
-    Bootstrap,
-    BootstrapDynamicResources,
-    BootstrapStaticResources,
-)
-from envoy_data_plane.envoy.config.core.v3 import (
-    Address,
-    ApiVersion,
-    ConfigSource,
-    Node,
-    PathConfigSource,
-    SocketAddress,
-)
-from envoy_data_plane.envoy.config.overload.v3 import OverloadManager, ResourceMonitor
-from envoy_data_plane.envoy.extensions.resource_monitors.downstream_connections.v3 import DownstreamConnectionsConfig
-from envoy_data_plane.envoy.service.discovery.v3 import DiscoveryResponse
 
 from seawall.mesh import names
-from seawall.mesh.clusters import CA_FILE, gate_cluster, pool_clusters
+from seawall.mesh.clusters import CA_FILE, gate_cluster, no_pool_cluster, pool_clusters
+from seawall.mesh.envoy_types import bootstrap_v3, core_v3, discovery_v3, downstream_connections_v3, overload_v3
 from seawall.mesh.listener import listener
 from seawall.mesh.message import Json, packed, plain, seconds
 from seawall.mesh.routes import Descriptors, route_configuration
@@ -51,15 +35,21 @@ def bootstrap(
     """
     static = dynamic_dir is None
     routes = route_configuration(policy, descriptors) if static else _file(dynamic_dir, RDS_FILE)
-    message = Bootstrap(
-        node=Node(id="seawall", cluster="seawall"),
-        admin=Admin(address=_socket(settings.admin_host, settings.admin_port)),
+    message = bootstrap_v3.Bootstrap(
+        node=core_v3.Node(id="seawall", cluster="seawall"),
+        admin=bootstrap_v3.Admin(address=_socket(settings.admin_host, settings.admin_port)),
         overload_manager=_overload_manager(settings),
-        static_resources=BootstrapStaticResources(
+        static_resources=bootstrap_v3.BootstrapStaticResources(
             listeners=[listener(settings, routes)],
-            clusters=[gate_cluster(settings.sockets), *(pool_clusters(policy, ca_file) if static else [])],
+            clusters=[
+                gate_cluster(settings.sockets),
+                no_pool_cluster(),
+                *(pool_clusters(policy, ca_file) if static else []),
+            ],
         ),
-        dynamic_resources=None if static else BootstrapDynamicResources(cds_config=_file(dynamic_dir, CDS_FILE)),
+        dynamic_resources=None
+        if static
+        else bootstrap_v3.BootstrapDynamicResources(cds_config=_file(dynamic_dir, CDS_FILE)),
     )
     return _with_retry_after(plain(message))
 
@@ -78,30 +68,32 @@ def render_dynamic(policy: Policy, descriptors: Descriptors = (), *, ca_file: st
 
 
 def _discovery(policy: Policy, resources: Sequence[Message]) -> str:
-    response = DiscoveryResponse(version_info=policy.digest, resources=[packed(r) for r in resources])
+    response = discovery_v3.DiscoveryResponse(version_info=policy.digest, resources=[packed(r) for r in resources])
     return bootstrap_json(plain(response))
 
 
-def _file(directory: str | None, name: str) -> ConfigSource:
-    return ConfigSource(
-        path_config_source=PathConfigSource(path=str(PurePath(directory or ".") / name)),
-        resource_api_version=ApiVersion.V3,
+def _file(directory: str | None, name: str) -> core_v3.ConfigSource:
+    return core_v3.ConfigSource(
+        path_config_source=core_v3.PathConfigSource(path=str(PurePath(directory or ".") / name)),
+        resource_api_version=core_v3.ApiVersion.V3,
     )
 
 
-def _socket(host: str, port: int) -> Address:
-    return Address(socket_address=SocketAddress(address=host, port_value=port))
+def _socket(host: str, port: int) -> core_v3.Address:
+    return core_v3.Address(socket_address=core_v3.SocketAddress(address=host, port_value=port))
 
 
-def _overload_manager(settings: MeshSettings) -> OverloadManager:
+def _overload_manager(settings: MeshSettings) -> overload_v3.OverloadManager:
     """Close surplus connections on accept; without it Envoy warns at start that it has no limit."""
-    return OverloadManager(
+    return overload_v3.OverloadManager(
         refresh_interval=seconds(0.25),
         resource_monitors=[
-            ResourceMonitor(
+            overload_v3.ResourceMonitor(
                 name="envoy.resource_monitors.global_downstream_max_connections",
                 typed_config=packed(
-                    DownstreamConnectionsConfig(max_active_downstream_connections=settings.max_connections)
+                    downstream_connections_v3.DownstreamConnectionsConfig(
+                        max_active_downstream_connections=settings.max_connections
+                    )
                 ),
             )
         ],

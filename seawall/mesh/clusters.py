@@ -3,46 +3,8 @@
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from envoy_data_plane.envoy.config.cluster.v3 import (
-    CircuitBreakers,
-    CircuitBreakersThresholds,
-    Cluster,
-    ClusterCommonLbConfig,
-    ClusterDiscoveryType,
-    ClusterLbPolicy,
-    ClusterTransportSocketMatch,
-    OutlierDetection,
-)
-from envoy_data_plane.envoy.config.core.v3 import (
-    Address,
-    DataSource,
-    HealthCheck,
-    HealthCheckGrpcHealthCheck,
-    Http2ProtocolOptions,
-    KeepaliveSettings,
-    Metadata,
-    Pipe,
-    SocketAddress,
-    TransportSocket,
-)
-from envoy_data_plane.envoy.config.endpoint.v3 import (
-    ClusterLoadAssignment,
-    Endpoint,
-    LbEndpoint,
-    LocalityLbEndpoints,
-)
-from envoy_data_plane.envoy.extensions.transport_sockets.tls.v3 import (
-    CertificateValidationContext,
-    CommonTlsContext,
-    UpstreamTlsContext,
-)
-from envoy_data_plane.envoy.extensions.upstreams.http.v3 import (
-    HttpProtocolOptions,
-    HttpProtocolOptionsExplicitHttpConfig,
-)
-from envoy_data_plane.envoy.type.v3 import Percent
-
 from seawall.mesh import names
+from seawall.mesh.envoy_types import cluster_v3, core_v3, endpoint_v3, tls_v3, type_v3, upstreams_http_v3
 from seawall.mesh.message import Json, packed, plain, seconds, struct
 from seawall.policy.compiled import Engine, Policy, Pool
 
@@ -59,40 +21,50 @@ def clusters(policy: Policy, *, ca_file: str = CA_FILE) -> list[Json]:
     return [plain(c) for c in pool_clusters(policy, ca_file)]
 
 
-def pool_clusters(policy: Policy, ca_file: str) -> list[Cluster]:
+def pool_clusters(policy: Policy, ca_file: str) -> list[cluster_v3.Cluster]:
     """Give them as messages."""
     return [_pool(policy.pools[name], ca_file) for name in sorted(policy.pools)]
 
 
-def gate_cluster(sockets: Sequence[str]) -> Cluster:
+def no_pool_cluster() -> cluster_v3.Cluster:
+    """Give the cluster without hosts: 503 for what reaches the router without a pool. See `seawall.mesh.routes`."""
+    return cluster_v3.Cluster(
+        name=names.NO_POOL,
+        type=cluster_v3.ClusterDiscoveryType.STATIC,
+        connect_timeout=seconds(1),
+        load_assignment=_assignment(names.NO_POOL, []),
+    )
+
+
+def gate_cluster(sockets: Sequence[str]) -> cluster_v3.Cluster:
     """Give the workers, all three services on each."""
-    return Cluster(
+    return cluster_v3.Cluster(
         name=names.GATE_CLUSTER,
-        type=ClusterDiscoveryType.STATIC,
+        type=cluster_v3.ClusterDiscoveryType.STATIC,
         connect_timeout=seconds(1),
         # Every open ext_proc stream counts as a request, so the worker with the fewest streams is chosen.
-        lb_policy=ClusterLbPolicy.LEAST_REQUEST,
+        lb_policy=cluster_v3.ClusterLbPolicy.LEAST_REQUEST,
         # No worker healthy: fail at once instead of guessing.
-        common_lb_config=ClusterCommonLbConfig(healthy_panic_threshold=Percent(value=0)),
+        common_lb_config=cluster_v3.ClusterCommonLbConfig(healthy_panic_threshold=type_v3.Percent(value=0)),
         health_checks=[
-            HealthCheck(
+            core_v3.HealthCheck(
                 timeout=seconds(1),
                 interval=seconds(1),
                 no_traffic_interval=seconds(1),
                 # NOT_SERVING counts at the first look; a worker that is only slow to answer gets a second one.
                 unhealthy_threshold=2,
                 healthy_threshold=1,
-                grpc_health_check=HealthCheckGrpcHealthCheck(service_name=names.HEALTH_SERVICE),
+                grpc_health_check=core_v3.HealthCheckGrpcHealthCheck(service_name=names.HEALTH_SERVICE),
             )
         ],
         circuit_breakers=_breakers(),
         typed_extension_protocol_options={
             _HTTP_OPTIONS: packed(
-                HttpProtocolOptions(
-                    explicit_http_config=HttpProtocolOptionsExplicitHttpConfig(
-                        http2_protocol_options=Http2ProtocolOptions(
+                upstreams_http_v3.HttpProtocolOptions(
+                    explicit_http_config=upstreams_http_v3.HttpProtocolOptionsExplicitHttpConfig(
+                        http2_protocol_options=core_v3.Http2ProtocolOptions(
                             # The only thing that frees streams from a worker that hangs.
-                            connection_keepalive=KeepaliveSettings(interval=seconds(10), timeout=seconds(5))
+                            connection_keepalive=core_v3.KeepaliveSettings(interval=seconds(10), timeout=seconds(5))
                         )
                     )
                 )
@@ -100,25 +72,30 @@ def gate_cluster(sockets: Sequence[str]) -> Cluster:
         },
         load_assignment=_assignment(
             names.GATE_CLUSTER,
-            [LbEndpoint(endpoint=Endpoint(address=Address(pipe=Pipe(path=path)))) for path in sockets],
+            [
+                endpoint_v3.LbEndpoint(
+                    endpoint=endpoint_v3.Endpoint(address=core_v3.Address(pipe=core_v3.Pipe(path=path)))
+                )
+                for path in sockets
+            ],
         ),
     )
 
 
-def _pool(pool: Pool, ca_file: str) -> Cluster:
+def _pool(pool: Pool, ca_file: str) -> cluster_v3.Cluster:
     name = names.pool_cluster(pool.name)
     tls = any(engine.tls for engine in pool.engines)
-    return Cluster(
+    return cluster_v3.Cluster(
         name=name,
-        type=ClusterDiscoveryType.STATIC
+        type=cluster_v3.ClusterDiscoveryType.STATIC
         if all(_is_ip(engine.host) for engine in pool.engines)
-        else ClusterDiscoveryType.STRICT_DNS,
+        else cluster_v3.ClusterDiscoveryType.STRICT_DNS,
         connect_timeout=seconds(1),
-        lb_policy=ClusterLbPolicy.LEAST_REQUEST,
+        lb_policy=cluster_v3.ClusterLbPolicy.LEAST_REQUEST,
         circuit_breakers=_breakers(),
         # An engine that can't be reached, or answers 502, 503 or 504, leaves for a while; never for a 500, which one
         # client's odd prompt can cause, and never the last half of a pool.
-        outlier_detection=OutlierDetection(
+        outlier_detection=cluster_v3.OutlierDetection(
             interval=seconds(5),
             base_ejection_time=seconds(10),
             max_ejection_percent=50,
@@ -132,36 +109,36 @@ def _pool(pool: Pool, ca_file: str) -> Cluster:
     )
 
 
-def _engine(engine: Engine) -> LbEndpoint:
-    return LbEndpoint(
-        endpoint=Endpoint(
-            address=Address(socket_address=SocketAddress(address=engine.host, port_value=engine.port)),
+def _engine(engine: Engine) -> endpoint_v3.LbEndpoint:
+    return endpoint_v3.LbEndpoint(
+        endpoint=endpoint_v3.Endpoint(
+            address=core_v3.Address(socket_address=core_v3.SocketAddress(address=engine.host, port_value=engine.port)),
             hostname=engine.host if engine.tls else "",
         ),
-        metadata=Metadata(filter_metadata={_TLS_MATCH: struct({"tls": True})}) if engine.tls else None,
+        metadata=core_v3.Metadata(filter_metadata={_TLS_MATCH: struct({"tls": True})}) if engine.tls else None,
     )
 
 
-def _tls(ca_file: str) -> ClusterTransportSocketMatch:
+def _tls(ca_file: str) -> cluster_v3.ClusterTransportSocketMatch:
     """TLS for the endpoints that are marked so; a pool may mix https and http. Certificates are checked by name."""
-    context = UpstreamTlsContext(
-        common_tls_context=CommonTlsContext(
-            validation_context=CertificateValidationContext(trusted_ca=DataSource(filename=ca_file))
+    context = tls_v3.UpstreamTlsContext(
+        common_tls_context=tls_v3.CommonTlsContext(
+            validation_context=tls_v3.CertificateValidationContext(trusted_ca=core_v3.DataSource(filename=ca_file))
         ),
         auto_host_sni=True,
         auto_sni_san_validation=True,
     )
-    return ClusterTransportSocketMatch(
+    return cluster_v3.ClusterTransportSocketMatch(
         name="tls",
         match=struct({"tls": True}),
-        transport_socket=TransportSocket(name="envoy.transport_sockets.tls", typed_config=packed(context)),
+        transport_socket=core_v3.TransportSocket(name="envoy.transport_sockets.tls", typed_config=packed(context)),
     )
 
 
-def _breakers() -> CircuitBreakers:
-    return CircuitBreakers(
+def _breakers() -> cluster_v3.CircuitBreakers:
+    return cluster_v3.CircuitBreakers(
         thresholds=[
-            CircuitBreakersThresholds(
+            cluster_v3.CircuitBreakersThresholds(
                 max_connections=UNLIMITED,
                 max_pending_requests=UNLIMITED,
                 max_requests=UNLIMITED,
@@ -171,8 +148,10 @@ def _breakers() -> CircuitBreakers:
     )
 
 
-def _assignment(name: str, endpoints: list[LbEndpoint]) -> ClusterLoadAssignment:
-    return ClusterLoadAssignment(cluster_name=name, endpoints=[LocalityLbEndpoints(lb_endpoints=endpoints)])
+def _assignment(name: str, endpoints: list[endpoint_v3.LbEndpoint]) -> endpoint_v3.ClusterLoadAssignment:
+    return endpoint_v3.ClusterLoadAssignment(
+        cluster_name=name, endpoints=[endpoint_v3.LocalityLbEndpoints(lb_endpoints=endpoints)]
+    )
 
 
 def _is_ip(host: str) -> bool:

@@ -1,23 +1,7 @@
 """The listener: what the edge accepts, how it is logged, and the chain behind it."""
 
-from envoy_data_plane.envoy.config.accesslog.v3 import AccessLog
-from envoy_data_plane.envoy.config.core.v3 import (
-    Address,
-    ConfigSource,
-    Http2ProtocolOptions,
-    SocketAddress,
-    SubstitutionFormatString,
-)
-from envoy_data_plane.envoy.config.listener.v3 import Filter, FilterChain, Listener
-from envoy_data_plane.envoy.config.route.v3 import RouteConfiguration
-from envoy_data_plane.envoy.extensions.access_loggers.stream.v3 import StdoutAccessLog
-from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import (
-    HttpConnectionManager,
-    HttpConnectionManagerPathWithEscapedSlashesAction,
-    Rds,
-)
-
 from seawall.mesh import names
+from seawall.mesh.envoy_types import accesslog_v3, core_v3, hcm_v3, listener_v3, route_v3, stream_log_v3
 from seawall.mesh.filters import early_mutations, http_filters
 from seawall.mesh.message import packed, seconds, struct
 from seawall.mesh.replies import local_replies
@@ -52,17 +36,19 @@ LOG_FIELDS = {
 """No query (clients put keys there) and no header that a client fills."""
 
 
-def listener(settings: MeshSettings, route_source: RouteConfiguration | ConfigSource) -> Listener:
+def listener(
+    settings: MeshSettings, route_source: route_v3.RouteConfiguration | core_v3.ConfigSource
+) -> listener_v3.Listener:
     """Give the listener, with routes inside or with the place where Envoy finds and watches them."""
-    return Listener(
+    return listener_v3.Listener(
         name="edge",
-        address=Address(socket_address=SocketAddress(address=settings.host, port_value=settings.port)),
+        address=core_v3.Address(socket_address=core_v3.SocketAddress(address=settings.host, port_value=settings.port)),
         # The cap of a body that ext_proc asks for whole: 413 above it. The default is 1 MiB.
         per_connection_buffer_limit_bytes=settings.max_body,
         filter_chains=[
-            FilterChain(
+            listener_v3.FilterChain(
                 filters=[
-                    Filter(
+                    listener_v3.Filter(
                         name="envoy.filters.network.http_connection_manager",
                         typed_config=packed(_connection_manager(settings, route_source)),
                     )
@@ -72,12 +58,14 @@ def listener(settings: MeshSettings, route_source: RouteConfiguration | ConfigSo
     )
 
 
-def _connection_manager(settings: MeshSettings, routes: RouteConfiguration | ConfigSource) -> HttpConnectionManager:
-    inline, source = (routes, None) if isinstance(routes, RouteConfiguration) else (None, routes)
-    return HttpConnectionManager(
+def _connection_manager(
+    settings: MeshSettings, routes: route_v3.RouteConfiguration | core_v3.ConfigSource
+) -> hcm_v3.HttpConnectionManager:
+    inline, source = (routes, None) if isinstance(routes, route_v3.RouteConfiguration) else (None, routes)
+    return hcm_v3.HttpConnectionManager(
         stat_prefix="edge",
         route_config=inline,
-        rds=Rds(config_source=source, route_config_name=names.ROUTE_CONFIG) if source else None,
+        rds=hcm_v3.Rds(config_source=source, route_config_name=names.ROUTE_CONFIG) if source else None,
         http_filters=http_filters(settings),
         early_header_mutation_extensions=early_mutations(),
         local_reply_config=local_replies(),
@@ -87,9 +75,9 @@ def _connection_manager(settings: MeshSettings, routes: RouteConfiguration | Con
         # One path, one spelling: what the gate judged is what the engine reads.
         normalize_path=True,
         merge_slashes=True,
-        path_with_escaped_slashes_action=HttpConnectionManagerPathWithEscapedSlashesAction.REJECT_REQUEST,
+        path_with_escaped_slashes_action=hcm_v3.HttpConnectionManagerPathWithEscapedSlashesAction.REJECT_REQUEST,
         max_request_headers_kb=MAX_HEADERS_KB,
-        http2_protocol_options=Http2ProtocolOptions(
+        http2_protocol_options=core_v3.Http2ProtocolOptions(
             max_concurrent_streams=100,
             initial_stream_window_size=65536,
             initial_connection_window_size=MIB,
@@ -106,8 +94,10 @@ def _connection_manager(settings: MeshSettings, routes: RouteConfiguration | Con
     )
 
 
-def _access_log() -> AccessLog:
-    return AccessLog(
+def _access_log() -> accesslog_v3.AccessLog:
+    return accesslog_v3.AccessLog(
         name="envoy.access_loggers.stdout",
-        typed_config=packed(StdoutAccessLog(log_format=SubstitutionFormatString(json_format=struct(LOG_FIELDS)))),
+        typed_config=packed(
+            stream_log_v3.StdoutAccessLog(log_format=core_v3.SubstitutionFormatString(json_format=struct(LOG_FIELDS)))
+        ),
     )

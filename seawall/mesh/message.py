@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from betterproto2 import Message
-from envoy_data_plane.envoy.config.core.v3 import TypedExtensionConfig
-from envoy_data_plane.google.protobuf import Any, Struct
+
+from seawall.mesh.envoy_types import core_v3, protobuf
 
 Json = dict[str, object]
 
@@ -18,19 +18,19 @@ def plain(message: Message) -> Json:
     return dict(message.to_dict(casing=_as_it_is))  # type: ignore[arg-type]
 
 
-def packed(message: Message) -> Any:
+def packed(message: Message) -> protobuf.Any:
     """Wrap a message for a `typed_config` field."""
-    return Any.pack(message)
+    return protobuf.Any.pack(message)
 
 
-def extension(name: str, message: Message) -> TypedExtensionConfig:
+def extension(name: str, message: Message) -> core_v3.TypedExtensionConfig:
     """Name an extension and its configuration."""
-    return TypedExtensionConfig(name=name, typed_config=packed(message))
+    return core_v3.TypedExtensionConfig(name=name, typed_config=packed(message))
 
 
-def struct(value: Mapping[str, object]) -> Struct:
+def struct(value: Mapping[str, object]) -> protobuf.Struct:
     """Make a google.protobuf.Struct of plain data."""
-    made: Struct = Struct.from_dict(dict(value))
+    made: protobuf.Struct = protobuf.Struct.from_dict(dict(value))
     return made
 
 

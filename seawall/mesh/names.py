@@ -4,6 +4,8 @@ DOMAIN = "llm"
 """Domain of the ratelimit filter's calls; also the one that a policy's `limits` use."""
 
 GATE_CLUSTER = "gate"
+NO_POOL = "no_pool"
+"""Route, and cluster without hosts, of a request for which no pool has been chosen (yet)."""
 ROUTE_CONFIG = "seawall"
 HEALTH_SERVICE = "seawall"
 """Service name in the gRPC health check: SERVING once a worker has a policy and its store has answered."""

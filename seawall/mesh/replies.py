@@ -9,23 +9,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envoy_data_plane.envoy.config.accesslog.v3 import AccessLogFilter, ExtensionFilter
-from envoy_data_plane.envoy.config.core.v3 import (
-    DataSource,
-    HeaderValue,
-    HeaderValueOption,
-    HeaderValueOptionHeaderAppendAction,
-    SubstitutionFormatString,
-)
-from envoy_data_plane.envoy.extensions.access_loggers.filters.cel.v3 import ExpressionFilter
-from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import (
-    LocalReplyConfig,
-    ResponseMapper,
-)
-
 from seawall.decision import Reason, Refusal
 from seawall.llm.errors import answer
 from seawall.llm.protocols import Family
+from seawall.mesh.envoy_types import accesslog_v3, cel_v3, core_v3, hcm_v3
 from seawall.mesh.message import packed
 
 OURS = "response.code_details.startsWith('seawall.') || response.code_details == 'ext_authz_denied'"
@@ -121,39 +108,39 @@ REPLIES = (
 """The first that matches counts. Upstream answers never come here, whatever their status."""
 
 
-def local_replies() -> LocalReplyConfig:
+def local_replies() -> hcm_v3.LocalReplyConfig:
     """Give the mappers: ours first, left as they are; then each kind for Anthropic's paths, then for all others."""
-    return LocalReplyConfig(mappers=[ResponseMapper(filter=_cel(OURS)), *_mappers()])
+    return hcm_v3.LocalReplyConfig(mappers=[hcm_v3.ResponseMapper(filter=_cel(OURS)), *_mappers()])
 
 
-def _mappers() -> Iterator[ResponseMapper]:
+def _mappers() -> Iterator[hcm_v3.ResponseMapper]:
     for reply in REPLIES:
         yield _mapper(reply, Family.ANTHROPIC, f"{reply.when} && {ANTHROPIC_PATH}")
         yield _mapper(reply, Family.OPENAI, reply.when)
 
 
-def _mapper(reply: Reply, family: Family, when: str) -> ResponseMapper:
-    return ResponseMapper(
+def _mapper(reply: Reply, family: Family, when: str) -> hcm_v3.ResponseMapper:
+    return hcm_v3.ResponseMapper(
         filter=_cel(when),
-        body_format_override=SubstitutionFormatString(
+        body_format_override=core_v3.SubstitutionFormatString(
             # As text, not as json_format: the bytes are then those that our services send.
-            text_format_source=DataSource(inline_string=reply.body(family).replace("%", "%%")),
+            text_format_source=core_v3.DataSource(inline_string=reply.body(family).replace("%", "%%")),
             content_type="application/json",
         ),
         headers_to_add=[
-            HeaderValueOption(
-                header=HeaderValue(key=key, value=value),
-                append_action=HeaderValueOptionHeaderAppendAction.ADD_IF_ABSENT,
+            core_v3.HeaderValueOption(
+                header=core_v3.HeaderValue(key=key, value=value),
+                append_action=core_v3.HeaderValueOptionHeaderAppendAction.ADD_IF_ABSENT,
             )
             for key, value in reply.headers(family)
         ],
     )
 
 
-def _cel(expression: str) -> AccessLogFilter:
-    return AccessLogFilter(
-        extension_filter=ExtensionFilter(
+def _cel(expression: str) -> accesslog_v3.AccessLogFilter:
+    return accesslog_v3.AccessLogFilter(
+        extension_filter=accesslog_v3.ExtensionFilter(
             name="envoy.access_loggers.extension_filters.cel",
-            typed_config=packed(ExpressionFilter(expression=expression)),
+            typed_config=packed(cel_v3.ExpressionFilter(expression=expression)),
         )
     )

@@ -1,14 +1,6 @@
 """Retries of side calls, and the predicate that keeps a retry off the host that has just failed."""
 
-from envoy_data_plane.envoy.config.core.v3 import (
-    BackoffStrategy,
-    GrpcService,
-    GrpcServiceEnvoyGrpc,
-    RetryPolicy,
-    RetryPolicyRetryHostPredicate,
-)
-from envoy_data_plane.envoy.extensions.retry.host.previous_hosts.v3 import PreviousHostsPredicate
-
+from seawall.mesh.envoy_types import core_v3, previous_hosts_v3
 from seawall.mesh.message import packed, seconds
 from seawall.mesh.names import GATE_CLUSTER
 
@@ -17,22 +9,24 @@ HOST_ATTEMPTS = 10
 """With two workers three draws still hit the dead one now and then."""
 
 
-def gate_service(timeout_s: float | None) -> GrpcService:
+def gate_service(timeout_s: float | None) -> core_v3.GrpcService:
     """Call the gate, on another worker where one gave no answer at all.
 
     The policy counts at this level only: inside `envoy_grpc` it was seen to do nothing. `timeout_s` is the deadline of
     a call, None for a stream that lives as long as its request.
     """
-    return GrpcService(
-        envoy_grpc=GrpcServiceEnvoyGrpc(cluster_name=GATE_CLUSTER),
+    return core_v3.GrpcService(
+        envoy_grpc=core_v3.GrpcServiceEnvoyGrpc(cluster_name=GATE_CLUSTER),
         timeout=None if timeout_s is None else seconds(timeout_s),
-        retry_policy=RetryPolicy(
+        retry_policy=core_v3.RetryPolicy(
             retry_on="connect-failure,refused-stream,reset,unavailable",
             num_retries=3,
             # Envoy's default base is 1 s, as long as half of the deadline.
-            retry_back_off=BackoffStrategy(base_interval=seconds(0.01), max_interval=seconds(0.05)),
+            retry_back_off=core_v3.BackoffStrategy(base_interval=seconds(0.01), max_interval=seconds(0.05)),
             retry_host_predicate=[
-                RetryPolicyRetryHostPredicate(name=PREVIOUS_HOSTS, typed_config=packed(PreviousHostsPredicate()))
+                core_v3.RetryPolicyRetryHostPredicate(
+                    name=PREVIOUS_HOSTS, typed_config=packed(previous_hosts_v3.PreviousHostsPredicate())
+                )
             ],
             host_selection_retry_max_attempts=HOST_ATTEMPTS,
         ),

@@ -2,32 +2,8 @@
 
 from collections.abc import Sequence
 
-from envoy_data_plane.envoy.config.core.v3 import DataSource
-from envoy_data_plane.envoy.config.route.v3 import (
-    DirectResponseAction,
-    HeaderMatcher,
-    RateLimit,
-    RateLimitAction,
-    RateLimitActionMetaData,
-    RateLimitActionRemoteAddress,
-    RetryPolicy,
-    RetryPolicyRateLimitedRetryBackOff,
-    RetryPolicyResetHeader,
-    RetryPolicyResetHeaderFormat,
-    RetryPolicyRetryBackOff,
-    RetryPolicyRetryHostPredicate,
-    Route,
-    RouteAction,
-    RouteConfiguration,
-    RouteMatch,
-    VirtualHost,
-)
-from envoy_data_plane.envoy.extensions.filters.http.ratelimit.v3 import RateLimitPerRoute
-from envoy_data_plane.envoy.extensions.retry.host.previous_hosts.v3 import PreviousHostsPredicate
-from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
-from envoy_data_plane.envoy.type.metadata.v3 import MetadataKey, MetadataKeyPathSegment
-
 from seawall.mesh import names
+from seawall.mesh.envoy_types import matcher_v3, metadata_v3, previous_hosts_v3, ratelimit_v3, route_v3
 from seawall.mesh.message import Json, packed, plain, seconds
 from seawall.mesh.retries import HOST_ATTEMPTS, PREVIOUS_HOSTS
 from seawall.policy.compiled import Policy, Pool
@@ -50,21 +26,23 @@ def routes(policy: Policy, descriptors: Descriptors = ()) -> Json:
     return plain(route_configuration(policy, descriptors))
 
 
-def route_configuration(policy: Policy, descriptors: Descriptors) -> RouteConfiguration:
+def route_configuration(policy: Policy, descriptors: Descriptors) -> route_v3.RouteConfiguration:
     """Give it as a message.
 
     The rate limits hang on the virtual host, so they count for whichever route is in force when the filter runs: the
     last one, since no pool is chosen yet.
     """
     rate_limits = [_rate_limit(keys) for keys in dict.fromkeys(descriptors) if charged_by_envoy(keys)]
-    return RouteConfiguration(
+    return route_v3.RouteConfiguration(
         name=names.ROUTE_CONFIG,
         virtual_hosts=[
-            VirtualHost(
+            route_v3.VirtualHost(
                 name="all",
                 domains=["*"],
                 routes=[*(_to_pool(policy.pools[name]) for name in sorted(policy.pools)), _no_pool()],
-                typed_per_filter_config={names.RATELIMIT: packed(RateLimitPerRoute(rate_limits=rate_limits))}
+                typed_per_filter_config={
+                    names.RATELIMIT: packed(ratelimit_v3.RateLimitPerRoute(rate_limits=rate_limits))
+                }
                 if rate_limits
                 else {},
                 include_request_attempt_count=True,
@@ -73,30 +51,32 @@ def route_configuration(policy: Policy, descriptors: Descriptors) -> RouteConfig
     )
 
 
-def _rate_limit(keys: tuple[str, ...]) -> RateLimit:
-    return RateLimit(actions=[_action(key) for key in keys])
+def _rate_limit(keys: tuple[str, ...]) -> route_v3.RateLimit:
+    return route_v3.RateLimit(actions=[_action(key) for key in keys])
 
 
-def _action(key: str) -> RateLimitAction:
+def _action(key: str) -> route_v3.RateLimitAction:
     """Fill one entry. Without a value (an address that no region is known for) Envoy leaves out the descriptor."""
     if key == REMOTE_ADDRESS:
-        return RateLimitAction(remote_address=RateLimitActionRemoteAddress())
-    return RateLimitAction(
-        metadata=RateLimitActionMetaData(
+        return route_v3.RateLimitAction(remote_address=route_v3.RateLimitActionRemoteAddress())
+    return route_v3.RateLimitAction(
+        metadata=route_v3.RateLimitActionMetaData(
             descriptor_key=key,
-            metadata_key=MetadataKey(key=names.AUTHZ, path=[MetadataKeyPathSegment(key=key)]),
+            metadata_key=metadata_v3.MetadataKey(key=names.AUTHZ, path=[metadata_v3.MetadataKeyPathSegment(key=key)]),
         )
     )
 
 
-def _to_pool(pool: Pool) -> Route:
-    return Route(
+def _to_pool(pool: Pool) -> route_v3.Route:
+    return route_v3.Route(
         name=pool.name,
-        match=RouteMatch(
+        match=route_v3.RouteMatch(
             prefix="/",
-            headers=[HeaderMatcher(name=names.POOL_HEADER, string_match=StringMatcher(exact=pool.name))],
+            headers=[
+                route_v3.HeaderMatcher(name=names.POOL_HEADER, string_match=matcher_v3.StringMatcher(exact=pool.name))
+            ],
         ),
-        route=RouteAction(
+        route=route_v3.RouteAction(
             cluster=names.pool_cluster(pool.name),
             # The default of 15 s would cut long answers; the stream's idle timeout still holds.
             timeout=seconds(0),
@@ -107,32 +87,39 @@ def _to_pool(pool: Pool) -> Route:
     )
 
 
-def _no_pool() -> Route:
-    """Answer what reaches the router without a pool: fail closed, so that nothing runs uncounted.
+def _no_pool() -> route_v3.Route:
+    """Catch what reaches the router without a pool: fail closed, so that nothing runs uncounted.
 
-    Every request is here until ext_proc has chosen. The body is written by the local reply mappers.
+    Every request is here until ext_proc has chosen, and ratelimit is not called at all unless the route in force has a
+    cluster that exists: hence a cluster without endpoints (503 by the router), not a direct response.
     """
-    return Route(
-        name="no_pool",
-        match=RouteMatch(prefix="/"),
-        direct_response=DirectResponseAction(status=503, body=DataSource(inline_string="no pool")),
+    return route_v3.Route(
+        name=names.NO_POOL,
+        match=route_v3.RouteMatch(prefix="/"),
+        route=route_v3.RouteAction(cluster=names.NO_POOL, timeout=seconds(0)),
     )
 
 
-def _upstream_retries() -> RetryPolicy:
+def _upstream_retries() -> route_v3.RetryPolicy:
     """Try another engine where this one has not begun to answer. The filters run once, so it is charged once."""
-    return RetryPolicy(
+    return route_v3.RetryPolicy(
         retry_on="connect-failure,refused-stream,reset-before-request,retriable-status-codes",
         retriable_status_codes=[503],
         num_retries=2,
         retry_host_predicate=[
-            RetryPolicyRetryHostPredicate(name=PREVIOUS_HOSTS, typed_config=packed(PreviousHostsPredicate()))
+            route_v3.RetryPolicyRetryHostPredicate(
+                name=PREVIOUS_HOSTS, typed_config=packed(previous_hosts_v3.PreviousHostsPredicate())
+            )
         ],
         host_selection_retry_max_attempts=HOST_ATTEMPTS,
-        retry_back_off=RetryPolicyRetryBackOff(base_interval=seconds(0.1), max_interval=seconds(2)),
+        retry_back_off=route_v3.RetryPolicyRetryBackOff(base_interval=seconds(0.1), max_interval=seconds(2)),
         # An engine that says when is asked no sooner, unless that is longer than a client should be kept for it.
-        rate_limited_retry_back_off=RetryPolicyRateLimitedRetryBackOff(
+        rate_limited_retry_back_off=route_v3.RetryPolicyRateLimitedRetryBackOff(
             max_interval=seconds(5),
-            reset_headers=[RetryPolicyResetHeader(name="retry-after", format=RetryPolicyResetHeaderFormat.SECONDS)],
+            reset_headers=[
+                route_v3.RetryPolicyResetHeader(
+                    name="retry-after", format=route_v3.RetryPolicyResetHeaderFormat.SECONDS
+                )
+            ],
         ),
     )

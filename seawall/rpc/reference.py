@@ -163,8 +163,8 @@ class _QueueSender:
 
 
 def _call(path: str, context: _Context) -> Call:
-    remaining = context.time_remaining()
-    # Values of "-bin" keys are bytes, whatever the stubs say; nothing of ours reads those.
+    # The stubs know neither a call without a deadline nor the bytes of "-bin" keys.
+    remaining = cast("float | None", context.time_remaining())
     pairs = cast("tuple[tuple[str, Any], ...]", context.invocation_metadata() or ())
     metadata = {key: value for key, value in pairs if isinstance(value, str)}
     return Call(path, metadata, None if remaining is None else time.monotonic() + remaining)

@@ -17,7 +17,8 @@ OWN = b'{"error":{"message":"ours"}}'
 
 
 def header(key: str, value: str) -> common_pb2.HeaderValueOption:
-    return common_pb2.HeaderValueOption(header=common_pb2.HeaderValue(key=key, raw_value=value.encode()))
+    """ext_authz reads `value`, ext_proc `raw_value`."""
+    return common_pb2.HeaderValueOption(header=common_pb2.HeaderValue(key=key, value=value, raw_value=value.encode()))
 
 
 class TinyGate:
@@ -43,11 +44,7 @@ class TinyGate:
             self._process, ext_proc_pb2.ProcessingRequest.FromString, lambda m: m.SerializeToString()
         )
         self._server.add_generic_rpc_handlers(
-            [
-                grpc.method_handlers_generic_handler(
-                    "envoy.service.ext_proc.v3.ExternalProcessor", {"Process": stream}
-                )
-            ]
+            [grpc.method_handlers_generic_handler("envoy.service.ext_proc.v3.ExternalProcessor", {"Process": stream})]
         )
         self._server.start()
 
