@@ -22,6 +22,9 @@ CLASS_HEADER = "x-seawall-class"
 RETRY_AFTER_FULL = 1.0
 """Seconds after which a client may try a full pool again; measured drain rates come with admission."""
 
+_PLAIN = frozenset({"", "identity"})
+"""Content codings that leave a body as it is."""
+
 
 class _State(Enum):
     OPEN = auto()
@@ -51,6 +54,8 @@ class Exchange:
     request: LlmRequest | None = None
     variant: Variant | None = None
     reason: Reason | None = None
+    reached: bool = False
+    """The request was let on to an engine."""
     answer_seen: bool = False
     """The answer was seen to its end."""
     _usage: UsageReader = field(default_factory=UsageReader)
@@ -60,6 +65,8 @@ class Exchange:
 
     def request_headers(self, event: ev.RequestHeaders) -> list[ev.Command]:
         """Decide by the headers whether this is ours, and refuse what needs no body to be refused."""
+        if self.state is not _State.OPEN:
+            return []
         headers = event.headers
         path = headers.get(":path", "/")
         self.endpoint = endpoint_of(path)
@@ -73,8 +80,8 @@ class Exchange:
             return [ev.PassHeaders(self._pool_headers(self._passing_pool()))]
         if headers.get(":method") != "POST":
             return self._refuse(Refusal(Reason.METHOD, f"'{path.partition('?')[0][:100]}' takes POST only."))
-        coding = headers.get("content-encoding", "identity").strip().lower()
-        if coding != "identity":
+        coding = headers.get("content-encoding", "").strip().lower()
+        if coding not in _PLAIN:
             message = f"Request bodies with content-encoding '{coding[:40]}' can't be read here; send them plain."
             return self._refuse(Refusal(Reason.ENCODING, message, "content-encoding"))
         length = headers.get("content-length", "")
@@ -88,7 +95,8 @@ class Exchange:
     def request_body(self, event: ev.RequestBody) -> list[ev.Command]:
         """Read the whole body, choose pool and caps, ask for a slot."""
         if self.state is not _State.BODY or self.endpoint is None:
-            return [ev.PassBody()] if self.state is not _State.OVER else []
+            # Nothing passes beside the slot that is asked for.
+            return [ev.PassBody()] if self.reached and self.state is not _State.OVER else []
         if len(event.body) > self._body_cap():
             return self._refuse(self._too_large(len(event.body)))
         request = read_request(self.endpoint, event.body)
@@ -103,9 +111,9 @@ class Exchange:
 
     def slot(self, granted: bool) -> list[ev.Command]:
         """The pool has answered."""
-        assert self.request is not None and self.variant is not None
         if self.state is not _State.SLOT:
             return []
+        assert self.request is not None and self.variant is not None
         if not granted:
             return self._refuse(
                 Refusal(
@@ -115,6 +123,7 @@ class Exchange:
                 )
             )
         self.state = _State.ENGINE
+        self.reached = True
         body = self.request.rewritten(model=self.variant.model, cap=self.policy.output.cap(self.class_))
         headers = self._pool_headers(self.variant.pool)
         if body is not None:
@@ -124,6 +133,9 @@ class Exchange:
 
     def response_headers(self, event: ev.ResponseHeaders) -> list[ev.Command]:
         """Choose what of the answer is to be seen."""
+        if self.state is _State.OVER:
+            # Our own answer, or one that we let pass.
+            return [ev.PassResponseHeaders(stream_body=False)]
         status = event.headers.get(":status", "")
         self.state = _State.ANSWER
         if event.end_of_stream:
@@ -133,7 +145,7 @@ class Exchange:
             return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
         kind = event.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._sse = kind == "text/event-stream"
-        if kind == "application/json" and not event.headers.get("content-encoding"):
+        if kind == "application/json" and event.headers.get("content-encoding", "").strip().lower() in _PLAIN:
             self._collected = bytearray()
         return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
 
@@ -160,14 +172,16 @@ class Exchange:
         """The stream is over, whatever ended it; told once, answered once."""
         if self._closed:
             return []
-        self._closed = True
+        self._closed, self.state = True, _State.OVER
+        if self._sse and not self.answer_seen:
+            # The last event may lack its empty line.
+            self._usage.stream_end()
         if self.endpoint is None or not self.endpoint.generates:
             return []
         commands: list[ev.Command] = []
         if self.variant is not None:
             commands.append(ev.Release())
         commands.append(ev.Finished(self._record(now)))
-        self.state = _State.OVER
         return commands
 
     def _record(self, now: float) -> ev.Record:
@@ -178,14 +192,16 @@ class Exchange:
             # An SSE stream may be complete to its reader ([DONE]) before its bytes are over.
             complete = self.answer_seen or self._usage.done
             reason = Reason.OK if complete else Reason.ABORTED
-        reached = self.state in {_State.ENGINE, _State.ANSWER}
+        if not self.reached and reason in {Reason.OK, Reason.UPSTREAM_ERROR}:
+            # Envoy answered by itself, before the slot: a body too slow, a time-out.
+            reason = Reason.ABORTED
         return ev.Record(
             reason=reason,
             latency=now - self.started,
             tenant=self.tenant,
             class_=self.class_,
             model=self.request.model if self.request else "",
-            pool=self.variant.pool if self.variant and reached else "",
+            pool=self.variant.pool if self.variant and self.reached else "",
             input_tokens=self._usage.input_tokens,
             output_tokens=self._usage.output_tokens,
             rid=self.rid,

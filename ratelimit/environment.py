@@ -47,9 +47,10 @@ def _boolean(environ: Mapping[str, str], name: str, default: bool) -> bool:
 
 def _address(environ: Mapping[str, str], host: str, host_default: str, port: str, port_default: str) -> str:
     text = environ.get(port) or port_default
-    if not text.isdecimal() or not 0 < int(text) < 65536:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
         raise SettingError(f"{port}: '{text}' is not allowed: 1 to 65535")
-    return f"{environ.get(host) or host_default}:{text}"
+    name = environ.get(host) or host_default
+    return f"[{name}]:{text}" if ":" in name else f"{name}:{text}"
 
 
 def _redis(environ: Mapping[str, str]) -> str:
@@ -59,8 +60,13 @@ def _redis(environ: Mapping[str, str]) -> str:
     kind = environ.get("REDIS_SOCKET_TYPE") or "unix"
     if kind not in {"unix", "tcp"}:
         raise SettingError(f"REDIS_SOCKET_TYPE: '{kind}' is not allowed: unix, tcp")
+    # `password` or `user:password`, as the Go service cuts it: at the first colon.
+    user, colon, password = environ.get("REDIS_AUTH", "").partition(":")
+    if not colon:
+        user, password = "", user
+    secret = f"{quote(user, '')}:{quote(password, '')}@" if password else ""
     if kind == "unix":
-        return f"unix://{url}"
-    user, colon, password = environ.get("REDIS_AUTH", "").rpartition(":")
-    secret = f"{quote(user, '')}:{quote(password, '')}@" if colon or password else ""
+        if not url.startswith("/"):
+            raise SettingError("REDIS_URL: allowed with REDIS_SOCKET_TYPE=unix is the absolute path of a socket")
+        return f"unix://{secret}{quote(url)}"
     return f"redis://{secret}{url}"

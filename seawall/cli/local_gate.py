@@ -78,6 +78,7 @@ class LocalGate:
             admin_port=admin_port,
             max_hold_s=settings.max_hold,
             max_body=settings.max_body,
+            check_interval_s=settings.check_interval,
         )
         config.write_text(
             bootstrap_json(bootstrap(mesh, policy, str(directory), descriptors=descriptor_keys(policy))), "utf-8"
@@ -191,6 +192,9 @@ class LocalGate:
             waiting = "workers"
             if not workers_ready(str(settings.http), settings.workers):
                 continue
+            waiting = "Envoy to see every worker healthy"
+            if envoy_sees(self.told["admin"]) != settings.workers:
+                continue
             waiting = "a test request through Envoy"
             if self._request_passes():
                 return
@@ -281,6 +285,13 @@ def workers_ready(address: str, workers: int) -> bool:
     return states.count("serving") == workers
 
 
+def envoy_sees(admin: str) -> int:
+    """Workers that Envoy's health checks have found SERVING; 0 while its admin port does not answer."""
+    answer = ask("GET", f"{admin}/stats?filter=cluster.gate.membership_healthy")
+    number = answer[1].rpartition(b": ")[2].strip() if answer and answer[0] == 200 else b""
+    return int(number) if number.isdigit() else 0
+
+
 def ask(
     method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, bytes] | None:
@@ -288,8 +299,9 @@ def ask(
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=10)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
-        connection.request(method, parts.path or "/", body, headers or {})
+        connection.request(method, target, body, headers or {})
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException):

@@ -119,7 +119,7 @@ def _members(text: str) -> dict[str, Member]:
         raise json.JSONDecodeError("Extra data", text, _skip(text, at))
     if text.count("[") + text.count("{") > MAX_DEPTH:
         for name, member in members.items():
-            if _deeper_than([member.value], MAX_DEPTH - 1):
+            if _deeper_than(member.value, MAX_DEPTH - 1):
                 raise _Refused(_too_deep(name))
     return members
 
@@ -146,18 +146,18 @@ def _skip(text: str, at: int) -> int:
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
-def _deeper_than(values: list[Any], depth: int) -> bool:
-    level = values
-    for _ in range(depth + 1):
+def _deeper_than(value: Any, depth: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
         level = [
             inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
         ]
         if not level:
             return False
-    return True
+    return bool(level)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

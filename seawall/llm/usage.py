@@ -11,6 +11,9 @@ import msgspec
 
 from seawall.llm.sse import SseParser
 
+MAX_TOKENS = 2**53 - 1
+"""A larger number is no count: it would leave the exact range of metrics and of the store."""
+
 
 class _Piece(msgspec.Struct):
     """Where usage stands: at the top (OpenAI, Anthropic message_delta), or in `message` / `response` of an event."""
@@ -21,9 +24,6 @@ class _Piece(msgspec.Struct):
     response: Any = None
     error: Any = None
 
-
-MAX_TOKENS = 2**53 - 1
-"""A larger number is no count: it would leave the exact range of metrics and of the store."""
 
 _DECODER = msgspec.json.Decoder(_Piece)
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})

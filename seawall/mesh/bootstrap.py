@@ -42,7 +42,7 @@ def bootstrap(
         static_resources=bootstrap_v3.BootstrapStaticResources(
             listeners=[listener(settings, routes)],
             clusters=[
-                gate_cluster(settings.sockets),
+                gate_cluster(settings.sockets, settings.check_interval_s),
                 no_pool_cluster(),
                 *(pool_clusters(policy, ca_file) if static else []),
             ],

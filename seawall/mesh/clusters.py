@@ -36,7 +36,7 @@ def no_pool_cluster() -> cluster_v3.Cluster:
     )
 
 
-def gate_cluster(sockets: Sequence[str]) -> cluster_v3.Cluster:
+def gate_cluster(sockets: Sequence[str], check_interval_s: float) -> cluster_v3.Cluster:
     """Give the workers, all three services on each."""
     return cluster_v3.Cluster(
         name=names.GATE_CLUSTER,
@@ -49,8 +49,8 @@ def gate_cluster(sockets: Sequence[str]) -> cluster_v3.Cluster:
         health_checks=[
             core_v3.HealthCheck(
                 timeout=seconds(1),
-                interval=seconds(1),
-                no_traffic_interval=seconds(1),
+                interval=seconds(check_interval_s),
+                no_traffic_interval=seconds(check_interval_s),
                 # NOT_SERVING counts at the first look; a worker that is only slow to answer gets a second one.
                 unhealthy_threshold=2,
                 healthy_threshold=1,

@@ -77,8 +77,10 @@ REPLIES = (
     ),
     Reply("response.code == 413", "The request body is too large.", Reason.TOO_LARGE),
     Reply("response.code == 431", "The request headers are too large.", Reason.HEADERS),
+    Reply("response.code == 426", "Send the request with HTTP/1.1 or HTTP/2."),
     Reply("response.code >= 400 && response.code < 500", "The request can't be served."),
     Reply("response.code == 500", "Something went wrong on our side.", Reason.INTERNAL),
+    Reply("response.code == 501", "This transfer encoding is not supported."),
     Reply(
         "response.code == 502",
         "The engine's answer could not be read.",

@@ -8,6 +8,9 @@ PREVIOUS_HOSTS = "envoy.retry_host_predicates.previous_hosts"
 HOST_ATTEMPTS = 10
 """With two workers three draws still hit the dead one now and then."""
 
+PER_TRY_S = 1.0
+"""Time-out of one try of a unary side call: a worker that hangs costs this, then another one is asked."""
+
 
 def gate_service(timeout_s: float | None) -> core_v3.GrpcService:
     """Call the gate, on another worker where one gave no answer at all.
@@ -21,8 +24,10 @@ def gate_service(timeout_s: float | None) -> core_v3.GrpcService:
         retry_policy=core_v3.RetryPolicy(
             retry_on="connect-failure,refused-stream,reset,unavailable",
             num_retries=3,
-            # Envoy's default base is 1 s, as long as half of the deadline.
-            retry_back_off=core_v3.BackoffStrategy(base_interval=seconds(0.01), max_interval=seconds(0.05)),
+            # Envoy's default base is 1 s, as long as half of the deadline. It takes `max_interval` for the time-out of
+            # each try as well (convertCoreToRouteRetryPolicy): one below our store's time-out would cut every call
+            # that has to wait for the store. Three retries from 10 ms never come near it as a back-off.
+            retry_back_off=core_v3.BackoffStrategy(base_interval=seconds(0.01), max_interval=seconds(PER_TRY_S)),
             retry_host_predicate=[
                 core_v3.RetryPolicyRetryHostPredicate(
                     name=PREVIOUS_HOSTS, typed_config=packed(previous_hosts_v3.PreviousHostsPredicate())

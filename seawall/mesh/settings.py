@@ -11,7 +11,9 @@ class MeshSettings:
 
     `sockets`: Unix socket of each gate worker. `max_hold_s`: the longest that ext_proc may hold a request
     (SEAWALL_MAX_HOLD). `max_body`: the largest body that Envoy buffers for it (SEAWALL_MAX_BODY). `xff_trusted_hops`:
-    trusted proxies in front of this Envoy. `drain_s`: how long a connection is given to end on a drain.
+    trusted proxies in front of this Envoy. `check_interval_s`: between two health checks of a worker
+    (SEAWALL_CHECK_INTERVAL: a drained worker waits until Envoy has seen it). `drain_s`: how long a connection is given
+    to end on a drain.
     """
 
     sockets: tuple[str, ...]
@@ -22,6 +24,7 @@ class MeshSettings:
     max_hold_s: float = 120.0
     max_body: int = 8 * MIB
     xff_trusted_hops: int = 0
+    check_interval_s: float = 1.0
     max_connections: int = 10000
     drain_s: float = 5.0
     access_log: bool = True

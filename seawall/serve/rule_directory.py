@@ -20,17 +20,23 @@ class RuleDirectory:
     def files(self) -> list[Path]:
         """Files in the order of their names; a folder that is missing has none."""
         found: list[Path] = []
-        pending = [self.path]
+        pending: list[tuple[Path, frozenset[tuple[int, int]]]] = [(self.path, frozenset())]
         while pending:
+            folder, above = pending.pop()
             try:
-                entries = sorted(pending.pop().iterdir())
+                stat = folder.stat()
+                entries = sorted(folder.iterdir())
             except (FileNotFoundError, NotADirectoryError):
+                continue
+            here = (stat.st_dev, stat.st_ino)
+            if here in above:
+                # A link to a folder above: its files are found already, and it has no end.
                 continue
             for entry in entries:
                 if self.ignore_dot_files and entry.name.startswith("."):
                     continue
                 if entry.is_dir():
-                    pending.append(entry)
+                    pending.append((entry, above | {here}))
                 elif entry.is_file():
                     found.append(entry)
         return sorted(found)

@@ -9,14 +9,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from seawall.policy.document import Engine
+from seawall.policy.fields import parse_url
 from seawall.policy.notation import duration, size
+from seawall.store.address import parse
 
 SERVICES = ("ext_authz", "ratelimit", "ext_proc")
 MAX_SOCKET_PATH = 100
 """Bytes of a Unix socket's path that every kernel takes (sun_path holds 108)."""
+MIB = 1024 * 1024
+ENGINE_KINDS: tuple[str, ...] = get_args(Engine.model_fields["kind"].annotation)
 
 
 class SettingError(Exception):
@@ -41,7 +46,7 @@ class Settings:
     services: tuple[str, ...] = SERVICES
     upstreams: tuple[tuple[str, str], ...] = ()
     max_hold: float = 120.0
-    max_body: int = 8 * 1024 * 1024
+    max_body: int = 8 * MIB
     grace: float = 130.0
     check_interval: float = 1.0
     slot_lease: float = 10.0
@@ -90,6 +95,18 @@ VARIABLES = {
 }
 """Environment variable of each setting; docs/settings.md is checked against it."""
 
+_BOUNDS = {
+    "workers": (1, 256, ""),
+    "store_timeout": (0.001, 60, " seconds"),
+    "max_hold": (1, 3600, " seconds"),
+    "max_body": (1024, 1024 * MIB, " bytes"),
+    "grace": (0, 86400, " seconds"),
+    "check_interval": (0.2, 60, " seconds"),
+    "slot_lease": (1, 3600, " seconds"),
+}
+"""Least and most of each number, both allowed; with its unit."""
+_VARIABLE_OF = {name: variable for variable, name in VARIABLES.items()}
+
 
 def from_environment(environ: Mapping[str, str], **flags: Any) -> Settings:
     """Read settings; a flag that is not None wins over its variable. Raises SettingError."""
@@ -105,48 +122,67 @@ def from_environment(environ: Mapping[str, str], **flags: Any) -> Settings:
 
 
 def _parsed(variable: str, name: str, text: str, kind: type) -> Any:
+    if name == "upstreams":
+        return tuple(_upstream(variable, part) for part in text.split(","))
     try:
-        if name == "upstreams":
-            return tuple(_upstream(part) for part in text.split(","))
         if name == "max_body":
             return size(text)
         if name == "http" and text in {"off", "none"}:
             return None
         if kind is int:
-            return int(text)
+            return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else _no_number()
         if kind is float:
-            return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else duration(text)
+            return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else duration(text)
     except ValueError as e:
-        raise SettingError(f"{variable}: '{text}' can't be read: {e}") from None
+        raise SettingError(f"{variable}: '{text[:100]}' can't be read; allowed: {e}") from None
     return text
 
 
-def _upstream(text: str) -> tuple[str, str]:
+def _no_number() -> int:
+    raise ValueError("a whole number")
+
+
+def _upstream(variable: str, text: str) -> tuple[str, str]:
     """`url` or `kind=url`."""
     kind, mark, url = text.strip().partition("=")
-    return (url, kind) if mark and "/" not in kind else (text.strip(), "vllm")
+    if not mark or "/" in kind:
+        kind, url = "vllm", text.strip()
+    try:
+        # A URL may hold a password, so it is not repeated.
+        parse_url(url)
+    except ValueError as e:
+        raise SettingError(f"{variable}: an engine's address can't be read; allowed: {e}") from None
+    if kind not in ENGINE_KINDS:
+        raise SettingError(f"{variable}: '{kind[:40]}' is no kind of engine: {', '.join(ENGINE_KINDS)}")
+    return url, kind
 
 
 def _checked(settings: Settings) -> Settings:
-    if not 1 <= settings.workers <= 256:
-        raise SettingError(f"SEAWALL_WORKERS: {settings.workers} is not allowed: 1 to 256")
-    scheme = settings.store.partition("://")[0]
-    if settings.store != "memory" and scheme not in {"redis", "unix"}:
-        raise SettingError("SEAWALL_STORE: allowed are memory, redis://host:port/db and unix:///path")
-    if settings.store == "memory" and settings.workers != 1:
+    for name, (least, most, unit) in _BOUNDS.items():
+        value = getattr(settings, name)
+        if not least <= value <= most:
+            raise SettingError(f"{_VARIABLE_OF[name]}: {value} is not allowed: {least} to {most}{unit}")
+    if settings.store != "memory":
+        try:
+            parse(settings.store)
+        except ValueError as e:
+            raise SettingError(f"SEAWALL_STORE: {e}") from None
+    elif settings.workers != 1:
         # Counters in the memory of several processes would let each admit the whole limit.
         settings = replace(settings, workers=1)
-    if not 0.2 <= settings.check_interval <= 60:
-        raise SettingError(f"SEAWALL_CHECK_INTERVAL: {settings.check_interval} is not allowed: 0.2 to 60 seconds")
     if settings.log_level not in {"debug", "info", "warn", "error"}:
         raise SettingError(f"SEAWALL_LOG_LEVEL: '{settings.log_level}' is not allowed: debug, info, warn, error")
     if settings.listen is not None and settings.workers != 1:
         # Until connections can be handed from one address to several workers.
         settings = replace(settings, workers=1)
-    for name in ("listen", "http"):
+    if settings.listen is not None and not re.fullmatch("unix:/.+", settings.listen):
+        host_port("SEAWALL_LISTEN", settings.listen)
+    for name in ("http", "healthcheck"):
         value = getattr(settings, name)
-        if value is not None and not value.startswith("unix:"):
+        if value is not None:
             host_port(f"SEAWALL_{name.upper()}", value)
+    if settings.probe_key is not None and not re.fullmatch("[0-9A-Fa-f]{64}", settings.probe_key):
+        raise SettingError("SEAWALL_PROBE_KEY: allowed are 64 hex digits, the SHA-256 of a key")
     longest = f"{settings.socket(settings.workers - 1)}.0000000"
     if settings.socket_dir and len(longest.encode()) > MAX_SOCKET_PATH:
         raise SettingError(
@@ -163,6 +199,6 @@ def host_port(name: str, text: str) -> tuple[str, int]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if not host or port is None:
+    if not host or port is None or re.search(r"[/?#@\s]", text):
         raise SettingError(f"{name}: '{text}' is not allowed: host:port")
     return host, port

@@ -16,6 +16,8 @@ class _PoolHolders:
 
     name: str
     rids: dict[str, int] = field(default_factory=dict)
+    asking: dict[str, int] = field(default_factory=dict)
+    """Rid to how many of our streams wait for an answer."""
     total_seen: int | None = None
     limit: int = 0
     local: LocalCap | None = None
@@ -31,15 +33,20 @@ class Hold:
         self._slots = slots
         self._pool = pool
         self._rid = rid
-        self._state: Literal["asking", "granted", "refused", "returned"] = "asking"
+        self._state: Literal["new", "asking", "granted", "refused", "returned"] = "new"
 
     async def acquire(self, limit: int) -> bool:
         """Take the slot; False when the pool is full. Whatever happens, cancellation too, `release` must follow."""
+        if self._state != "new":
+            return False
+        self._state = "asking"
+        _add(self._pool.asking, self._rid)
         granted = await self._slots.ask(self._pool, self._rid, limit)
         if self._state == "asking":
             self._state = "granted" if granted else "refused"
+            _drop(self._pool.asking, self._rid)
             if granted:
-                self._pool.rids[self._rid] = self._pool.rids.get(self._rid, 0) + 1
+                _add(self._pool.rids, self._rid)
         return granted
 
     def release(self) -> None:
@@ -50,6 +57,7 @@ class Hold:
         elif state == "asking":
             # The question may be on its way: the store takes commands in order, so this undoes its grant.
             self._slots.withdraw(self._pool, self._rid)
+            _drop(self._pool.asking, self._rid)
 
 
 class Slots:
@@ -76,12 +84,18 @@ class Slots:
             slot = await self._store.acquire(holders.name, rid, limit, self._lease)
         except StoreUnavailable:
             self._metrics.count("seawall_store_errors_total", "acquire")
-            return self._ask_locally(holders, limit)
+            if self._ask_locally(holders, rid, limit):
+                return True
+            # The store may have granted what it could not tell.
+            self.withdraw(holders, rid)
+            return False
         holders.local = None
         holders.total_seen = slot.holders
         return slot.granted
 
-    def _ask_locally(self, holders: _PoolHolders, limit: int) -> bool:
+    def _ask_locally(self, holders: _PoolHolders, rid: str, limit: int) -> bool:
+        if rid in holders.rids:
+            return True
         own = len(holders.rids)
         if holders.local is None:
             holders.local = cap_at_loss(
@@ -94,18 +108,15 @@ class Slots:
 
     def give_back(self, holders: _PoolHolders, rid: str) -> None:
         """End one stream's share in a held slot; the last one frees it."""
-        left = holders.rids.get(rid, 0) - 1
-        if left > 0:
-            holders.rids[rid] = left
+        if _drop(holders.rids, rid):
             return
-        holders.rids.pop(rid, None)
         if holders.local is not None:
             holders.local = holders.local.after_release()
         self._store.release(holders.name, rid)
 
     def withdraw(self, holders: _PoolHolders, rid: str) -> None:
-        """Undo a question whose answer nobody waits for any more."""
-        if rid not in holders.rids:
+        """Undo a question, unless another of our streams stands on it too."""
+        if rid not in holders.rids and holders.asking.get(rid, 0) <= 1:
             self._store.release(holders.name, rid)
 
     def held(self) -> list[tuple[str, int, int]]:
@@ -124,3 +135,15 @@ class Slots:
                     holders.local = None
                 except StoreUnavailable:
                     self._metrics.count("seawall_store_errors_total", "renew")
+
+
+def _add(counts: dict[str, int], rid: str) -> None:
+    counts[rid] = counts.get(rid, 0) + 1
+
+
+def _drop(counts: dict[str, int], rid: str) -> int:
+    """Count one down; what is left of it."""
+    left = counts.pop(rid, 0) - 1
+    if left > 0:
+        counts[rid] = left
+    return max(0, left)

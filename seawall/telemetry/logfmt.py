@@ -5,6 +5,7 @@ No secret reaches a line: callers pass ids and numbers, never a header, a body o
 
 import os
 import re
+import select
 import threading
 import time
 from collections import deque
@@ -74,10 +75,20 @@ class Log:
                 data = memoryview(("\n".join(lines) + "\n").encode("utf-8", "replace"))
                 try:
                     while data:
-                        data = data[os.write(self._fd, data) :]
+                        data = data[self._write_some(data) :]
                 except OSError:
                     self.dropped += len(lines)
             elif self._closing:
                 return
             if self._closing:
                 self._wake.set()
+
+    def _write_some(self, data: memoryview) -> int:
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            # Another process that holds this pipe has made it non-blocking; a line must not be cut.
+            writable = select.poll()
+            writable.register(self._fd, select.POLLOUT)
+            writable.poll()
+            return 0

@@ -21,6 +21,13 @@ def header(key: str, value: str) -> common_pb2.HeaderValueOption:
     return common_pb2.HeaderValueOption(header=common_pb2.HeaderValue(key=key, value=value, raw_value=value.encode()))
 
 
+def refuse(answer: ext_proc_pb2.ProcessingResponse) -> None:
+    answer.immediate_response.status.code = common_pb2.PayloadTooLarge
+    answer.immediate_response.body = OWN
+    answer.immediate_response.details = "seawall.request_too_large"
+    answer.immediate_response.headers.set_headers.append(header("content-type", "application/json"))
+
+
 class TinyGate:
     """All three services and health on one socket; keeps what it was asked."""
 
@@ -30,7 +37,8 @@ class TinyGate:
         self.metadata: list[dict[str, Any]] = []
         self.attributes: list[dict[str, Any]] = []
         self.ext_proc_streams = 0
-        self._server = grpc.server(ThreadPoolExecutor(16))
+        # Envoy's keep-alive pings, one every 10 s, are an attack in the eyes of a server that isn't told of them.
+        self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.http2.max_ping_strikes", 0)])
         self._server.add_insecure_port(f"unix:{socket}")
         self._serve("envoy.service.auth.v3.Authorization", "Check", ext_authz_pb2.CheckRequest, self._check)
         self._serve(
@@ -40,7 +48,7 @@ class TinyGate:
             self._should_rate_limit,
         )
         self._serve("grpc.health.v1.Health", "Check", health_pb2.HealthCheckRequest, self._health)
-        stream = grpc.stream_stream_rpc_method_handler(
+        stream: Any = grpc.stream_stream_rpc_method_handler(
             self._process, ext_proc_pb2.ProcessingRequest.FromString, lambda m: m.SerializeToString()
         )
         self._server.add_generic_rpc_handlers(
@@ -52,7 +60,7 @@ class TinyGate:
         self._server.stop(0).wait()
 
     def _serve(self, service: str, method: str, request: Any, answer: Any) -> None:
-        handler = grpc.unary_unary_rpc_method_handler(answer, request.FromString, lambda m: m.SerializeToString())
+        handler: Any = grpc.unary_unary_rpc_method_handler(answer, request.FromString, lambda m: m.SerializeToString())
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
 
     def _health(self, request: health_pb2.HealthCheckRequest, _: Any) -> health_pb2.HealthCheckResponse:
@@ -88,6 +96,7 @@ class TinyGate:
 
     def _process(self, messages: Iterator[ext_proc_pb2.ProcessingRequest], call: Any) -> Iterator[Any]:
         self.ext_proc_streams += 1
+        known = False
         for message in messages:
             answer = ext_proc_pb2.ProcessingResponse()
             if message.HasField("request_headers"):
@@ -97,20 +106,24 @@ class TinyGate:
                 if headers[":path"].endswith(b"/abort"):
                     call.abort(grpc.StatusCode.UNKNOWN, "as the test asked")
                 if headers[":path"].endswith(b"/ours"):
-                    answer.immediate_response.status.code = common_pb2.PayloadTooLarge
-                    answer.immediate_response.body = OWN
-                    answer.immediate_response.details = "seawall.request_too_large"
-                    answer.immediate_response.headers.set_headers.append(header("content-type", "application/json"))
+                    refuse(answer)
                 else:
                     answer.request_headers.SetInParent()
-                    answer.mode_override.request_body_mode = ext_proc_pb2.ProcessingMode.BUFFERED
+                    # A body whose length isn't told may be larger than Envoy's buffer. BUFFERED would then wait for
+                    # ever where the buffer was full before we answered; PARTIAL sends what is there.
+                    mode = ext_proc_pb2.ProcessingMode
+                    known = "content-length" in headers
+                    answer.mode_override.request_body_mode = mode.BUFFERED if known else mode.BUFFERED_PARTIAL
+            elif message.HasField("request_body") and not message.request_body.end_of_stream:
+                refuse(answer)
             elif message.HasField("request_body"):
                 body = json.loads(message.request_body.body)
                 rewritten = json.dumps({**body, "seen": True}).encode()
                 common = answer.request_body.response
                 common.clear_route_cache = True
                 common.body_mutation.body = rewritten
-                common.header_mutation.set_headers.append(header("content-length", str(len(rewritten))))
+                if known:
+                    common.header_mutation.set_headers.append(header("content-length", str(len(rewritten))))
                 if "pool" in body:
                     common.header_mutation.set_headers.append(header("x-seawall-pool", body["pool"]))
             yield answer
@@ -124,7 +137,10 @@ class Engine:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
+                body = self.rfile.read(int(self.headers["content-length"])) if "content-length" in self.headers else b""
+                while not self.headers.get("content-length") and (size := int(self.rfile.readline(), 16)):
+                    body += self.rfile.read(size)
+                    self.rfile.readline()
                 said = {"engine": name, "headers": dict(self.headers), "body": json.loads(body)}
                 data = json.dumps(said).encode()
                 self.send_response(int(self.headers.get("x-test-status", "200")))
@@ -133,7 +149,7 @@ class Engine:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *args: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,0 +1,128 @@
+"""Reading a body as nobody else could read it differently, and changing it without touching the rest."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seawall.decision import Reason, Refusal
+from seawall.llm.json_body import JsonObject, parse_object
+
+CASES = yaml.safe_load((Path(__file__).parents[2] / "cases" / "llm" / "bodies.yaml").read_text())
+
+
+def written(body: str | list[Any]) -> bytes:
+    """Bytes of a body as the cases write it."""
+    whole = b""
+    for part in [body] if isinstance(body, str) else body:
+        if isinstance(part, str):
+            whole += part.encode()
+        elif "hex" in part:
+            whole += bytes.fromhex(part["hex"])
+        else:
+            whole += part["repeat"].encode() * part["times"]
+    return whole
+
+
+def parsed(body: bytes) -> JsonObject:
+    """Parse a body that must be accepted."""
+    found = parse_object(body)
+    assert isinstance(found, JsonObject), found
+    return found
+
+
+@pytest.mark.parametrize("case", CASES["refused"], ids=lambda case: case["name"])
+def test_refused(case: dict[str, Any]) -> None:
+    """A body that two parsers could read differently is malformed, and the refusal names the field and the place."""
+    refusal = parse_object(written(case["body"]))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.param) == (Reason.MALFORMED, case["param"])
+    assert case["message"].lower() in refusal.message.lower()
+    assert len(refusal.message) < 200
+
+
+@pytest.mark.parametrize("case", CASES["accepted"], ids=lambda case: case["name"])
+def test_accepted(case: dict[str, Any]) -> None:
+    """What is JSON and can be read in one way only is read as Python's parser reads it, and written as it came."""
+    body = written(case["body"])
+    found = parsed(body)
+    assert {name: member.value for name, member in found.members.items()} == json.loads(body)
+    assert found.replaced({}) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "expected"),
+    [
+        ('{"a": 1}', {"a": 2}, '{"a": 2}'),
+        ('{"a":1,"b":2}', {"b": None, "a": "x"}, '{"a":"x","b":null}'),
+        ('{ "a" : [1, {"b": 2}] , "c":3 }\n', {"a": 0}, '{ "a" : 0 , "c":3 }\n'),
+        ("{}", {"a": 1}, '{"a":1}'),
+        (" { } ", {"a": 1, "b": 2}, ' { "a":1,"b":2} '),
+        ('{"a": "}"}', {"b": 1}, '{"a": "}","b":1}'),
+        ('{"a": 1e2, "\\u0062": 1.0}', {"b": 7}, '{"a": 1e2, "\\u0062": 7}'),
+        ('{"ä": "ü", "a": 1}', {"a": "ö\ud800"}, '{"ä": "ü", "a": "\\u00f6\\ud800"}'),
+        ('{"a": null}', {"a": 1, 'q"': 2}, '{"a": 1,"q\\"":2}'),
+    ],
+)
+def test_replaced(body: str, changes: dict[str, object], expected: str) -> None:
+    """A change writes the value in its place, an addition the member before the last brace."""
+    assert parsed(body.encode()).replaced(changes) == expected.encode()
+
+
+def test_null_is_absent() -> None:
+    """A member that is null counts as absent, one that is false or 0 does not."""
+    body = parsed(b'{"a": null, "b": false, "c": 0}')
+    assert [body.get(name) for name in "abcd"] == [None, False, 0, None]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.text(max_size=3), JSON, max_size=4)
+LAYOUTS = st.sampled_from([None, 0, 1, "\t", " \r"])
+
+
+@given(OBJECTS, OBJECTS, LAYOUTS, st.booleans())
+@settings(max_examples=150)
+def test_only_the_change_differs(value: dict[str, Any], changes: dict[str, Any], indent: Any, ascii_only: bool) -> None:
+    """Any object is read as it was meant; a change is there when read back, and every other byte is as it was."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    body = parsed(text.encode())
+    assert {name: member.value for name, member in body.members.items()} == value
+    after = body.replaced(changes)
+    assert json.loads(after) == {**value, **changes}
+    assert list(json.loads(after)) == list({**value, **changes})
+    # Cutting out the values that were set leaves the same text on both sides.
+    again = parsed(after)
+    assert without(again, changes) == without(body, changes)
+
+
+def without(body: JsonObject, names: dict[str, Any]) -> str:
+    """Text of a body with the values of these members cut out, and members that the gate added."""
+    kept, at = "", 0
+    for name, member in body.members.items():
+        if name in names:
+            kept += body.text[at : member.start]
+            at = member.end
+    kept += body.text[at:]
+    for name in names:
+        kept = kept.replace(f",{json.dumps(name)}:", "").replace(f"{json.dumps(name)}:", "")
+    return kept.replace(",}", "}")
+
+
+@given(st.binary(max_size=40) | st.text('{}[]":,\\u0aNn1e-. \t', max_size=20).map(str.encode))
+@example(b'{"a":' + b"[" * 5000)
+@settings(max_examples=300)
+def test_never_raises(body: bytes) -> None:
+    """Any bytes are read or refused, and what is read the lenient parser reads alike."""
+    found = parse_object(body)
+    if isinstance(found, JsonObject):
+        assert {name: member.value for name, member in found.members.items()} == json.loads(body)
+    else:
+        assert found.reason is Reason.MALFORMED
