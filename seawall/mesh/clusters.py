@@ -44,8 +44,12 @@ def gate_cluster(sockets: Sequence[str], check_interval_s: float) -> cluster_v3.
         connect_timeout=seconds(1),
         # Every open ext_proc stream counts as a request, so the worker with the fewest streams is chosen.
         lb_policy=cluster_v3.ClusterLbPolicy.LEAST_REQUEST,
-        # No worker healthy: fail at once instead of guessing.
-        common_lb_config=cluster_v3.ClusterCommonLbConfig(healthy_panic_threshold=type_v3.Percent(value=0)),
+        common_lb_config=cluster_v3.ClusterCommonLbConfig(
+            # No worker healthy: fail at once instead of guessing.
+            healthy_panic_threshold=type_v3.Percent(value=0),
+            # Envoy gathers changes of health for a second by default: a worker that drains would get calls meanwhile.
+            update_merge_window=seconds(0),
+        ),
         health_checks=[
             core_v3.HealthCheck(
                 timeout=seconds(1),

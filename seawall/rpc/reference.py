@@ -90,7 +90,10 @@ class GrpcioServer:
     def _stream(self, opener: StreamOpener, path: str) -> Callable[[Any, _Context], Any]:
         async def run(_: Any, context: _Context) -> None:
             sender = _QueueSender()
-            handler = opener(_call(path, context), sender)
+            try:
+                handler = opener(_call(path, context), sender)
+            except RpcError as e:
+                await context.abort(_CODES[e.status], e.message)
             reader = self._tasks.start(self._read(handler, sender, context, path), f"{path} reader")
             reason = CloseReason.CANCELLED
             try:

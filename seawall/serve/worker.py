@@ -81,11 +81,9 @@ class Worker:
             self.log("error", "can't listen", error=str(e))
             self.log.close()
             return 1
-        if listening is not None:
-            listening.publish()
         self.tasks.start(self.policies.follow(), "policies")
         self.tasks.start(self.slots.keep(), "slots")
-        self.tasks.start(self._become_serving(), "health")
+        self.tasks.start(self._become_serving(listening), "health")
         if self._control_fd is not None:
             self.tasks.start(self._answer_supervisor(self._control_fd), "control")
         gc.collect()
@@ -117,9 +115,12 @@ class Worker:
         )
         return transport, listening
 
-    async def _become_serving(self) -> None:
+    async def _become_serving(self, listening: "Listening | None") -> None:
         while self.policies.current is None:
             await asyncio.sleep(POLL)
+        if listening is not None:
+            # Not before: Envoy may not have noticed that the last owner of the name died, and would call at once.
+            listening.publish()
         self.health.become(State.SERVING)
         self.log("info", "worker serving", worker=self.name, policy=self.policies.version)
 

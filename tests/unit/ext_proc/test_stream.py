@@ -1,5 +1,6 @@
 """The state machine of one request: transcripts in tests/cases/ext_proc/exchanges.yaml, and what holds for any order."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,7 @@ def test_transcript(case: dict[str, Any]) -> None:
 
 def test_no_engines() -> None:
     """A policy that names no engine for a request has none to send it to, and says when to come back."""
-    policy = compile_policy(
-        "engines: {e: {url: 'http://h'}}\npools: {a: {}, b: {}}\nmodels: {m: {variants: {v: {pool: a}}}}"
-    )
-    object.__setattr__(policy, "models", {})
+    policy = replace(POLICIES["open"], default_pool=None)
     lines = '> POST /v1/completions\n> body {"prompt": "x"}\n> close'
     assert list(replay(policy, lines, METADATA))[3:] == [
         "< refuse 503 seawall.gate_unavailable retry-after=5: No engines are configured here.",
