@@ -59,6 +59,7 @@ class Exchange:
     answer_seen: bool = False
     """The answer was seen to its end."""
     _usage: UsageReader = field(default_factory=UsageReader)
+    _length_told: bool = True
     _sse: bool = False
     _collected: bytearray | None = None
     _closed: bool = False
@@ -90,14 +91,15 @@ class Exchange:
         if event.end_of_stream:
             return self._refuse(Refusal(Reason.MALFORMED, "The body is empty.", "body"))
         self.state = _State.BODY
-        return [ev.AskForBody()]
+        self._length_told = bool(length)
+        return [ev.AskForBody(partial=not length)]
 
     def request_body(self, event: ev.RequestBody) -> list[ev.Command]:
         """Read the whole body, choose pool and caps, ask for a slot."""
         if self.state is not _State.BODY or self.endpoint is None:
             # Nothing passes beside the slot that is asked for.
             return [ev.PassBody()] if self.reached and self.state is not _State.OVER else []
-        if len(event.body) > self._body_cap():
+        if len(event.body) > self._body_cap() or not event.end_of_stream:
             return self._refuse(self._too_large(len(event.body)))
         request = read_request(self.endpoint, event.body)
         if isinstance(request, Refusal):
@@ -126,7 +128,7 @@ class Exchange:
         self.reached = True
         body = self.request.rewritten(model=self.variant.model, cap=self.policy.output.cap(self.class_))
         headers = self._pool_headers(self.variant.pool)
-        if body is not None:
+        if body is not None and self._length_told:
             headers["content-length"] = str(len(body))
         # A compressed answer can't be read for usage; engines then send it plain.
         return [ev.PassBody(body, headers, ("accept-encoding",))]
@@ -226,7 +228,7 @@ class Exchange:
         return self.policy.prefilter.body_cap(self.class_)
 
     def _too_large(self, size: int) -> Refusal:
-        message = f"The request body has {size} bytes; allowed for class '{self.class_}' are {self._body_cap()}."
+        message = f"The request body has {size} bytes or more; allowed for class '{self.class_}' are {self._body_cap()}."
         return Refusal(Reason.TOO_LARGE, message, "body")
 
     def _variant(self, name: str) -> Variant | Refusal:

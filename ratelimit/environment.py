@@ -41,14 +41,14 @@ def _boolean(environ: Mapping[str, str], name: str, default: bool) -> bool:
     if not text:
         return default
     if text not in _TRUE | _FALSE:
-        raise SettingError(f"{name}: '{text}' is not allowed: true, false, 1, 0, t, f")
+        raise SettingError(f"{name}: '{text[:40]}' is not allowed: true, false, 1, 0, t, f")
     return text in _TRUE
 
 
 def _address(environ: Mapping[str, str], host: str, host_default: str, port: str, port_default: str) -> str:
     text = environ.get(port) or port_default
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
-        raise SettingError(f"{port}: '{text}' is not allowed: 1 to 65535")
+        raise SettingError(f"{port}: '{text[:40]}' is not allowed: 1 to 65535")
     name = environ.get(host) or host_default
     return f"[{name}]:{text}" if ":" in name else f"{name}:{text}"
 
@@ -59,7 +59,7 @@ def _redis(environ: Mapping[str, str]) -> str:
         return url
     kind = environ.get("REDIS_SOCKET_TYPE") or "unix"
     if kind not in {"unix", "tcp"}:
-        raise SettingError(f"REDIS_SOCKET_TYPE: '{kind}' is not allowed: unix, tcp")
+        raise SettingError(f"REDIS_SOCKET_TYPE: '{kind[:40]}' is not allowed: unix, tcp")
     # `password` or `user:password`, as the Go service cuts it: at the first colon.
     user, colon, password = environ.get("REDIS_AUTH", "").partition(":")
     if not colon:

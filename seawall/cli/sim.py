@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def command(
     host: str, port: int, models: tuple[str, ...], name: str, seed: int, ttft: float, tpot: float, max_num_seqs: int
 ) -> None:
-    r"""Run a simulated inference engine: vLLM's OpenAI API and metric names, answers made from a seed.
+    """Run a simulated inference engine: vLLM's OpenAI API and metric names, answers made from a seed.
 
     Prints "READY http://HOST:PORT" once it listens; ends on SIGTERM and Ctrl-C. What it received is at GET /sim/state,
     faults are set by PUT /sim/faults.

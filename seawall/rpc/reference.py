@@ -104,8 +104,11 @@ class GrpcioServer:
                 raise
             finally:
                 reader.cancel()
-                await asyncio.gather(reader, return_exceptions=True)
-                handler.closed(reason)
+                try:
+                    await asyncio.gather(reader, return_exceptions=True)
+                finally:
+                    # grpcio may cancel a call twice, the second time right here.
+                    handler.closed(reason)
             if sender.status is not Status.OK:
                 await context.abort(_CODES[sender.status], sender.details)
 
@@ -124,6 +127,8 @@ class GrpcioServer:
         except RpcError as e:
             sender.finish(e.status, e.message)
         except asyncio.CancelledError:
+            # grpcio raises it out of read(), and then may cancel nobody else: the call's coroutine must be told.
+            sender.end(CloseReason.CANCELLED)
             raise
         except Exception as e:
             self._on_error(path, e)

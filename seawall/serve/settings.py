@@ -200,5 +200,6 @@ def host_port(name: str, text: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, None
     if not host or port is None or re.search(r"[/?#@\s]", text):
-        raise SettingError(f"{name}: '{text}' is not allowed: host:port")
+        # What stands before an @ would be a password.
+        raise SettingError(f"{name}: '{text.rpartition('@')[2][:60]}' is not allowed: host:port")
     return host, port

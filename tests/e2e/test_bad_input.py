@@ -83,6 +83,22 @@ def test_other_methods_and_codings_are_refused(gate: RunningGate) -> None:
     assert packed.json()["error"]["param"] == "content-encoding"
 
 
+def chunked(gate: RunningGate, size: int) -> bytes:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {gate.keys['vip']}\r\n"
+    body = b'{"model": "sim-chat", "max_tokens": 2, "messages": [{"role": "user", "content": "' + b"x" * size + b'"}]}'
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    return head.encode() + b"user-agent: t\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n" + chunk
+
+
+@pytest.mark.parametrize(("size", "status"), [(10, 200), (20_000, 413), (9_000_000, 413)])
+def test_chunked_bodies_are_read_and_capped(gate: RunningGate, size: int, status: int) -> None:
+    """A body whose length is not told is served, or refused at the cap, also where it overflows Envoy's buffer."""
+    answer = send(int(gate.base.rpartition(":")[2]), chunked(gate, size))
+    assert answer.status == status
+    if status == 413:
+        assert answer.json()["error"]["code"] == "request_too_large"
+
+
 RAW = {
     "NUL in a header": b"GET /v1/models HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n",
     "both framings": b"POST /v1/models HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\nabc",

@@ -40,6 +40,13 @@ def test_not_an_expression() -> None:
         compile_agents(["~a("], [])
 
 
+def test_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    """RE2 itself writes nothing about an expression that it can't read."""
+    with pytest.raises(ValueError, match="RE2"):
+        compile_agents(["~(?P<x"], [])
+    assert capfd.readouterr() == ("", "")
+
+
 def test_hostile_agent() -> None:
     """A pattern that would take exponential time elsewhere is linear here."""
     assert not compile_agents(["~^(a+)+$"], []).denied("a" * 50_000 + "b")

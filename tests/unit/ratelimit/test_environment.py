@@ -1,0 +1,131 @@
+"""Environment of envoyproxy/ratelimit."""
+
+import pytest
+
+from ratelimit.environment import flags
+from seawall.serve.settings import SettingError, from_environment
+from seawall.store.address import parse
+
+ROOT = {"RUNTIME_ROOT": "/data"}
+ADDRESSES = {
+    "listen": "0.0.0.0:8081",
+    "workers": 1,
+    "socket_dir": "",
+    "healthcheck": "0.0.0.0:8080",
+    "http": "127.0.0.1:6070",
+}
+
+
+def test_nothing_set() -> None:
+    """Without a variable of the Go service nothing is set."""
+    assert flags({}) == {}
+    assert flags({"PORT": "1", "HOST": "x", "SEAWALL_STORE": "memory", "RUNTIME_SUBDIRECTORY": "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        (ROOT, {"limit_files": "/data/config", "ignore_dot_files": False, **ADDRESSES}),
+        (
+            {**ROOT, "RUNTIME_SUBDIRECTORY": "ratelimit"},
+            {"limit_files": "/data/ratelimit/config", "ignore_dot_files": False, **ADDRESSES},
+        ),
+        (
+            {**ROOT, "RUNTIME_SUBDIRECTORY": "a/b", "RUNTIME_APPDIRECTORY": "rules", "RUNTIME_IGNOREDOTFILES": "true"},
+            {"limit_files": "/data/a/b/rules", "ignore_dot_files": True, **ADDRESSES},
+        ),
+        ({"GRPC_PORT": "9000"}, {**ADDRESSES, "listen": "0.0.0.0:9000"}),
+        ({"GRPC_PORT": "9000", "GRPC_HOST": "::1"}, {**ADDRESSES, "listen": "[::1]:9000"}),
+        ({"GRPC_UDS": "/run/rl.sock", "GRPC_PORT": "9000"}, {**ADDRESSES, "listen": "unix:/run/rl.sock"}),
+        (
+            {"GRPC_PORT": "1", "HOST": "10.0.0.1", "PORT": "2", "DEBUG_HOST": "0.0.0.0", "DEBUG_PORT": "65535"},
+            {**ADDRESSES, "listen": "0.0.0.0:1", "healthcheck": "10.0.0.1:2", "http": "0.0.0.0:65535"},
+        ),
+        ({"GRPC_PORT": "", "PORT": "", "HOST": "", "DEBUG_PORT": ""}, ADDRESSES),
+    ],
+)
+def test_flags(environ: dict[str, str], found: dict[str, object]) -> None:
+    """Variables are settings, with the Go service's defaults; one address means one worker."""
+    assert flags(environ) == found
+    settings = from_environment({}, **flags(environ))
+    assert (settings.listen, settings.workers) == (found["listen"], 1)
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_true(text: str) -> None:
+    """What Go reads as true is true."""
+    assert flags({**ROOT, "RUNTIME_IGNOREDOTFILES": text})["ignore_dot_files"] is True
+
+
+@pytest.mark.parametrize("text", ["", "0", "f", "F", "FALSE", "false", "False"])
+def test_false(text: str) -> None:
+    """What Go reads as false is false."""
+    assert flags({**ROOT, "RUNTIME_IGNOREDOTFILES": text})["ignore_dot_files"] is False
+
+
+@pytest.mark.parametrize(
+    ("environ", "store"),
+    [
+        ({"REDIS_URL": "/run/redis.sock"}, "unix:///run/redis.sock"),
+        ({"REDIS_URL": "/run/my redis#1.sock"}, "unix:///run/my redis#1.sock"),
+        ({"REDIS_URL": "/run/r.sock", "REDIS_AUTH": "pw"}, "unix:///run/r.sock"),
+        ({"REDIS_URL": "h:6379", "REDIS_SOCKET_TYPE": "tcp"}, "redis://h:6379/0"),
+        ({"REDIS_URL": "redis://h:6379/2"}, "redis://h:6379/2"),
+        ({"REDIS_URL": "h:6379", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "pw"}, "redis://h:6379/0"),
+    ],
+)
+def test_store(environ: dict[str, str], store: str) -> None:
+    """REDIS_URL is the store, a socket's path unless the type is tcp."""
+    address = parse(flags(environ)["store"])
+    assert address.path == store.removeprefix("unix://") if store.startswith("unix") else str(address) == store
+
+
+@pytest.mark.parametrize(
+    ("auth", "user", "password"),
+    [
+        ("", "", ""),
+        ("pw", "", "pw"),
+        ("user:pw", "user", "pw"),
+        ("user:p:w", "user", "p:w"),
+        (":pw", "", "pw"),
+        ("u/s@r:p@s/s?#%w", "u/s@r", "p@s/s?#%w"),
+        ("pässwörd", "", "pässwörd"),
+    ],
+)
+@pytest.mark.parametrize("where", [{"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp"}, {"REDIS_URL": "/s"}])
+def test_auth(auth: str, user: str, password: str, where: dict[str, str]) -> None:
+    """REDIS_AUTH is a password or `user:password`, cut at the first colon, whatever it holds."""
+    address = parse(flags({**where, "REDIS_AUTH": auth})["store"])
+    assert (address.username, address.password) == (user, password)
+
+
+def test_our_own_store_wins() -> None:
+    """SEAWALL_STORE wins over REDIS_URL, unless it is empty."""
+    assert "store" not in flags({"SEAWALL_STORE": "memory", "REDIS_URL": "/x"})
+    assert "store" not in flags({"REDIS_URL": ""})
+    assert flags({"SEAWALL_STORE": "", "REDIS_URL": "/x"})["store"] == "unix:///x"
+
+
+@pytest.mark.parametrize(
+    ("environ", "variable"),
+    [
+        ({**ROOT, "RUNTIME_IGNOREDOTFILES": "yes"}, "RUNTIME_IGNOREDOTFILES"),
+        ({**ROOT, "RUNTIME_WATCH_ROOT": "2"}, "RUNTIME_WATCH_ROOT"),
+        ({"GRPC_PORT": "x"}, "GRPC_PORT"),
+        ({"GRPC_PORT": "0"}, "GRPC_PORT"),
+        ({"GRPC_PORT": "65536"}, "GRPC_PORT"),
+        ({"GRPC_PORT": "-1"}, "GRPC_PORT"),
+        ({"GRPC_PORT": "٣"}, "GRPC_PORT"),
+        ({"GRPC_PORT": "9" * 5000}, "GRPC_PORT"),
+        ({"GRPC_PORT": "1", "PORT": "http"}, "PORT"),
+        ({"GRPC_PORT": "1", "DEBUG_PORT": "http"}, "DEBUG_PORT"),
+        ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "udp", "REDIS_AUTH": "hunter2"}, "REDIS_SOCKET_TYPE"),
+        ({"REDIS_URL": "hunter2@h:1"}, "REDIS_URL"),
+    ],
+)
+def test_bad_value(environ: dict[str, str], variable: str) -> None:
+    """A value that can't be used is an error that names the variable and repeats no password."""
+    with pytest.raises(SettingError, match=f"^{variable}: ") as refused:
+        flags(environ)
+    assert "hunter2" not in str(refused.value)
+    assert len(str(refused.value)) < 200
