@@ -40,6 +40,8 @@ class Reply:
     retry_after: float | None = None
     openai: tuple[str, str | None] = (_INVALID, None)
     anthropic: str = _INVALID
+    status: int | None = None
+    """Status to answer with instead of Envoy's own."""
 
     def headers(self, family: Family) -> tuple[tuple[str, str], ...]:
         """Headers to add, without content-type."""
@@ -87,6 +89,14 @@ REPLIES = (
         openai=("server_error", "upstream_error"),
         anthropic="api_error",
     ),
+    # A body of untold length overshoots Envoy's buffer by what the kernel held, and then a worker's message limit:
+    # RESOURCE_EXHAUSTED. The worker is well, the body is too large.
+    Reply(
+        "response.code == 503 && response.code_details.startsWith('ext_proc_error_gRPC_error_8{')",
+        "The request body is too large.",
+        Reason.TOO_LARGE,
+        status=413,
+    ),
     Reply(
         f"response.code == 503 && {_GATE}",
         "The gate is not available right now. Try again shortly.",
@@ -124,6 +134,7 @@ def _mappers() -> Iterator[hcm_v3.ResponseMapper]:
 def _mapper(reply: Reply, family: Family, when: str) -> hcm_v3.ResponseMapper:
     return hcm_v3.ResponseMapper(
         filter=_cel(when),
+        status_code=reply.status,
         body_format_override=core_v3.SubstitutionFormatString(
             # As text, not as json_format: the bytes are then those that our services send.
             text_format_source=core_v3.DataSource(inline_string=reply.body(family).replace("%", "%%")),
