@@ -111,6 +111,8 @@ LINES = (
     'body {"messages": [{}]}',
     "body {",
     "body",
+    'part {"messages": [{}]}',
+    "POST /v1/completions chunked",
     "slot granted",
     "slot refused",
     "answer 200 text/event-stream",

@@ -1,8 +1,9 @@
 """Transcripts of an exchange: lines to events, commands to lines.
 
-Events: `METHOD path header=value … [end]` · `body TEXT` · `body of N bytes` · `slot granted|refused` ·
-`answer STATUS [content-type] header=value … [end]` · `piece TEXT` · `last TEXT` · `trailers` ·
-`request trailers` · `close`.
+Events: `METHOD path header=value … [end|chunked]` · `body TEXT` · `body of N bytes` · `part TEXT` ·
+`slot granted|refused` · `answer STATUS [content-type] header=value … [end]` · `piece TEXT` · `last TEXT` ·
+`trailers` · `request trailers` · `close`.
+A request with a body tells its length, 50 unless written otherwise, or is `chunked`.
 Two characters `\\n` in a TEXT are a line end. Commands are told in the same words.
 """
 
@@ -31,9 +32,9 @@ def tell(exchange: Exchange, event: str, metadata: Mapping[str, str]) -> list[ev
     """Give one event to an exchange."""
     word, _, rest = event.partition(" ")
     match word:
-        case "body":
+        case "body" | "part":
             body = b"x" * int(rest.split()[1]) if rest.startswith("of ") else rest.encode()
-            return exchange.request_body(ev.RequestBody(body, True))
+            return exchange.request_body(ev.RequestBody(body, word == "body"))
         case "slot":
             return exchange.slot(rest == "granted")
         case "answer":
@@ -51,7 +52,8 @@ def tell(exchange: Exchange, event: str, metadata: Mapping[str, str]) -> list[ev
         case "close":
             return exchange.closed(ENDED)
     path, *words = rest.split()
-    headers = {":method": word, ":path": path, **dict(w.split("=", 1) for w in words if "=" in w)}
+    length = {} if {"end", "chunked"} & {*words} else {"content-length": "50"}
+    headers = {":method": word, ":path": path, **length, **dict(w.split("=", 1) for w in words if "=" in w)}
     return exchange.request_headers(ev.RequestHeaders(headers, "end" in words, metadata, "10.0.0.1:5"))
 
 
@@ -60,8 +62,8 @@ def shown(command: ev.Command) -> str:
     match command:
         case ev.PassHeaders(headers):
             return " ".join(["pass", *sorted_headers(headers)])
-        case ev.AskForBody():
-            return "ask for the body"
+        case ev.AskForBody(partial):
+            return "ask for the body or a part" if partial else "ask for the body"
         case ev.PassBody(body, headers, removed):
             text = [] if body is None else [body.decode()]
             return " ".join(["pass the body", *text, *sorted_headers(headers), *(f"-{name}" for name in removed)])
