@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from ext_proc import events as ev
 from ext_proc import wire
 from ext_proc.stream import Exchange
+from seawall.decision import Reason
 from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Sender, Status
 from seawall.serve.gate import Gate
 from seawall.serve.slots import Hold
@@ -97,7 +98,7 @@ class Service:
                 metrics.count("seawall_tokens_total", record.pool, "input", n=record.input_tokens)
             if record.output_tokens is not None:
                 metrics.count("seawall_tokens_total", record.pool, "output", n=record.output_tokens)
-            else:
+            elif record.reason in {Reason.OK, Reason.ABORTED}:
                 metrics.count("seawall_usage_unknown_total", record.pool)
         self._gate.log(
             "info",

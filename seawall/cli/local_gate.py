@@ -1,5 +1,6 @@
 """A whole gate on this machine: what `seawall up` starts, waits for, watches and stops."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -26,6 +27,8 @@ from seawall.policy.compiled import Policy
 from seawall.policy.mistake import PolicyError
 from seawall.serve.chores import write_dynamic
 from seawall.serve.settings import SettingError, Settings, from_environment
+from seawall.store import open_control
+from seawall.store.contract import StoreUnavailable
 
 START_TIME = 60.0
 """Seconds after which a gate that is not up has failed."""
@@ -61,6 +64,8 @@ class LocalGate:
         """Start everything and wait until a test request has passed the whole chain. Raises Failure; see `stop`."""
         envoy = binaries.envoy()
         taken(LOOPBACK, self.wishes.port)
+        if self.wishes.redis is not None:
+            reachable(self.wishes.redis)
         redis_port = free_port(6379 + 10000)
         redis_url = self.wishes.redis or f"redis://{LOOPBACK}:{redis_port}/0"
         engines = list(self.wishes.upstreams) or self._simulators()
@@ -274,6 +279,25 @@ def first_model(engines: list[str]) -> str:
         except (ValueError, KeyError, IndexError, TypeError):
             continue
     return ""
+
+
+def reachable(redis_url: str) -> None:
+    """Raise Failure, without the URL's password, when the Redis of --redis does not answer."""
+
+    async def look() -> None:
+        control = open_control(redis_url)
+        await control.start()
+        try:
+            await control.current()
+        finally:
+            await control.close()
+
+    try:
+        asyncio.run(look())
+    except StoreUnavailable as e:
+        raise Failure(f"--redis: it can't be reached: {e}") from None
+    except ValueError as e:
+        raise Failure(f"--redis: {e}") from None
 
 
 def workers_ready(address: str, workers: int) -> bool:

@@ -88,8 +88,9 @@ class Policies:
         self._swap(policy, version)
 
     def _refuse(self, version: int, why: str) -> None:
-        self._refused = (version, why)
-        self._on_refused(version, why)
+        if self._refused != (version, why):
+            self._refused = (version, why)
+            self._on_refused(version, why)
 
     async def _load_file(self) -> None:
         """Start without the store where the policy in the file allows it."""
@@ -118,8 +119,9 @@ class Policies:
                     self._swap(dataclasses.replace(compile_policy(""), limits=limits), self.version + 1)
                 except PolicyError as e:
                     self._refuse(self.version + 1, str(e))
-                except FileNotFoundError:
+                except OSError as e:
                     seen = None
+                    self._refuse(self.version + 1, f"{e.filename}: {e.strerror}")
             with contextlib.suppress(StoreUnavailable):
                 self.workers_alive = max(1, (await self._store.report(self._report())).workers)
                 self.checked = time.time()

@@ -1,7 +1,7 @@
 """Slots of one worker: taken from the store, prolonged together, and from the local share while the store is away."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -123,13 +123,16 @@ class Slots:
         """(pool, slots held here, limit) of every pool in use so far."""
         return [(name, len(holders.rids), holders.limit) for name, holders in self._pools.items()]
 
-    async def keep(self) -> None:
-        """Prolong all leases, three times in a lease's life. Runs until cancelled."""
+    async def keep(self, pools: Callable[[], Iterable[str]]) -> None:
+        """Prolong all leases, three times in a lease's life. Runs until cancelled.
+
+        `pools` names all pools in force: one that this worker holds nothing of is looked at too, so that its local share
+        is right when the store goes away.
+        """
         while True:
             await asyncio.sleep(self._lease / 3)
-            for name, holders in list(self._pools.items()):
-                if not holders.rids:
-                    continue
+            for name in {*self._pools, *pools()}:
+                holders = self._pools.setdefault(name, _PoolHolders(name))
                 try:
                     holders.total_seen = await self._store.renew(name, list(holders.rids), self._lease)
                     holders.local = None

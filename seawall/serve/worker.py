@@ -31,6 +31,8 @@ from seawall.telemetry.metrics import Metrics
 MESSAGE_MARGIN = 256 * 1024
 """What a gRPC message may hold beside a request body of the largest size."""
 POLL = 0.02
+ORPHAN_PATIENCE = 5.0
+"""Seconds that a worker whose supervisor died goes on serving for a successor to take its name; then it drains."""
 
 
 def builders(names: Iterable[str]) -> dict[str, ServiceBuilder]:
@@ -60,6 +62,7 @@ class Worker:
         self._control_fd = control_fd
         self._stop = asyncio.Event()
         self._at_once = False
+        self._succeeded = False
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
         self.health = Health([service.name for service in services])
@@ -82,10 +85,10 @@ class Worker:
             self.log.close()
             return 1
         self.tasks.start(self.policies.follow(), "policies")
-        self.tasks.start(self.slots.keep(), "slots")
+        self.tasks.start(self.slots.keep(self._pools), "slots")
         self.tasks.start(self._become_serving(listening), "health")
         if self._control_fd is not None:
-            self.tasks.start(self._answer_supervisor(self._control_fd), "control")
+            self.tasks.start(self._answer_supervisor(self._control_fd, listening), "control")
         gc.collect()
         gc.freeze()
         await self._stop.wait()
@@ -126,8 +129,9 @@ class Worker:
 
     async def _drain(self, transport: Transport) -> None:
         """Keep accepting until every Envoy has seen NOT_SERVING, then GOAWAY, then wait for running streams."""
-        self.health.become(State.DRAINING)
-        if not self._at_once:
+        if not self._succeeded:
+            self.health.become(State.DRAINING)
+        if not self._at_once and not self._succeeded:
             self.log("info", "worker draining", worker=self.name)
             seen = 2 * self.settings.check_interval + 1
             ends = time.monotonic() + seen
@@ -140,15 +144,27 @@ class Worker:
                 draining.cancel()
                 await transport.drain(0)
 
-    async def _answer_supervisor(self, fd: int) -> None:
+    async def _answer_supervisor(self, fd: int, listening: "Listening | None") -> None:
         await control.answer(fd, self._snapshot)
-        if not self._stop.is_set():
-            self.log("warn", "supervisor is gone, draining", worker=self.name)
-            self.stop()
+        if self._stop.is_set():
+            return
+        self.log("warn", "supervisor is gone", worker=self.name)
+        ends = time.monotonic() + ORPHAN_PATIENCE
+        while time.monotonic() < ends and not self._stop.is_set():
+            if listening is not None and not listening.ours():
+                # A successor serves under our name. NOT_SERVING would be taken for its word; GOAWAY sends Envoy to it.
+                self._succeeded = True
+                break
+            await asyncio.sleep(0.05)
+        self.stop()
 
     async def _seed_memory(self, path: str) -> None:
         text = await asyncio.to_thread(Path(path).read_text, "utf-8")
         await self.store.push(text, digest=path, author="file", reason=path, needs="")
+
+    def _pools(self) -> Iterable[str]:
+        policy = self.policies.current
+        return policy.pools if policy is not None else ()
 
     def _snapshot(self) -> dict[str, Any]:
         return {
@@ -200,11 +216,17 @@ class Listening:
         link.symlink_to(self.own.name)
         link.replace(self._name)
 
+    def ours(self) -> bool:
+        """Say whether the name still leads to us."""
+        try:
+            return self._name.readlink().name == self.own.name
+        except OSError:
+            return False
+
     def withdraw(self) -> None:
         """Remove our file, and the name if it is still ours."""
-        with contextlib.suppress(OSError):
-            if self._name.readlink().name == self.own.name:
-                self._name.unlink()
+        if self.ours():
+            self._name.unlink(missing_ok=True)
         self.own.unlink(missing_ok=True)
 
 

@@ -31,7 +31,7 @@ class Ask:
     continuous_usage: bool
 
 
-class BadRequest(Exception):  # noqa: N818 -- named after vLLM's error type
+class BadRequest(Exception):
     """The engine refuses the request: a message, the parameter at fault, and an HTTP status."""
 
     def __init__(self, message: str, param: str | None = None, status: int = 400) -> None:

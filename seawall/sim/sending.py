@@ -11,7 +11,7 @@ from seawall.sim.faults import Fault, WrongUsage
 from seawall.sim.request import Ask
 
 
-class Cut(Exception):  # noqa: N818 -- a fault that was asked for, not an error
+class Cut(Exception):
     """The connection was dropped on purpose."""
 
 

@@ -155,7 +155,10 @@ def test_a_drained_worker_costs_nothing() -> None:
 
             def stream() -> None:
                 chunks = gate.openai("standard").chat.completions.create(
-                    model=gate.model, stream=True, max_tokens=30, messages=[{"role": "user", "content": "slow"}],
+                    model=gate.model,
+                    stream=True,
+                    max_tokens=30,
+                    messages=[{"role": "user", "content": "slow"}],
                     extra_body={"ignore_eos": True},
                 )
                 ends.append([c.choices[0].finish_reason for c in chunks if c.choices][-1] or "")

@@ -89,7 +89,10 @@ class Carried:
         self.socket = folder / "s"
         self.faults: list[tuple[str, BaseException]] = []
         self.server = GrpcioServer(
-            services, [f"unix:{self.socket}"], max_message=max_message, on_error=lambda *fault: self.faults.append(fault)
+            services,
+            [f"unix:{self.socket}"],
+            max_message=max_message,
+            on_error=lambda *fault: self.faults.append(fault),
         )
 
     def connect(self, socket: Path | None = None) -> grpc.aio.Channel:
