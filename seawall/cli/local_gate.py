@@ -6,9 +6,11 @@ import http.client
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -37,6 +39,8 @@ SIM_MODEL = "sim-chat"
 DEMO_KEYS = ("sk-demo-vip", "sk-demo-standard", "sk-demo-batch")
 """Keys of examples/policy.yaml; shown by class where the policy in use knows them."""
 LOOPBACK = "127.0.0.1"
+MAX_SOCKET_DIR = 70
+"""Bytes of a directory's path that leave room for the names of sockets in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class LocalGate:
     wishes: Wishes
     children: dict[str, Child] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
+    _short: Path | None = None
     _probe: str = field(default_factory=lambda: f"sk-probe-{secrets.token_hex(16)}")
 
     def start(self, stopped: threading.Event) -> None:
@@ -138,6 +143,8 @@ class LocalGate:
     def stop(self) -> None:
         """Stop everything: Envoy first, so that nothing new arrives, the store last."""
         stop_all([self.children[name] for name in reversed(self.children)])
+        if self._short is not None:
+            shutil.rmtree(self._short, ignore_errors=True)
 
     def _add(self, recipe: Recipe, logs: Path) -> None:
         self.children[recipe.name] = Child(recipe, logs)
@@ -158,7 +165,7 @@ class LocalGate:
                 store=redis_url,
                 policy_file=str(self.wishes.policy),
                 workers=self.wishes.workers,
-                socket_dir=str(self.wishes.config_dir),
+                socket_dir=self._socket_dir(),
                 http=f"{LOOPBACK}:{free_port(9902)}",
                 upstreams=tuple((url, "vllm") for url in engines),
                 envoy_dir=str(self.wishes.config_dir),
@@ -166,6 +173,14 @@ class LocalGate:
             )
         except SettingError as e:
             raise Failure(str(e)) from None
+
+    def _socket_dir(self) -> str:
+        """Where the workers' sockets go: beside the configuration, unless its path is too long for a socket's."""
+        directory = str(self.wishes.config_dir)
+        if len(directory.encode()) <= MAX_SOCKET_DIR:
+            return directory
+        self._short = Path(tempfile.mkdtemp(prefix="seawall-"))
+        return str(self._short)
 
     def _policy(self, settings: Settings) -> Policy:
         path = self.wishes.policy

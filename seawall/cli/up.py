@@ -166,12 +166,25 @@ def show(told: dict[str, Any], as_json: bool) -> None:
     table.add_row("Redis", told["redis"], str(pids.get("redis", "")))
     for index, url in enumerate(told["engines"]):
         table.add_row(f"engine {index}", url, str(pids.get(f"engine-{index}", "")))
-    table.add_row("logs", told["logs"], "")
     console.print(table)
+    click.echo(f"logs: {told['logs']}")
     key = next(iter(told["keys"].values()), "YOUR_KEY")
     for class_, secret in told["keys"].items():
-        console.print(f"key of class {class_}: {secret}")
-    click.echo(_USAGE.format(listener=told["listener"], key=key, model=told["model"], redis=told["redis"]))
+        click.echo(f"key of class {class_}: {secret}")
+    click.echo(usage(told["listener"], key, told["model"], told["redis"]))
+
+
+def usage(listener: str, key: str, model: str, redis: str) -> str:
+    """Write the commands that a newcomer tries next, ready to be pasted."""
+    return _USAGE.format(listener=listener, key=key, model=model, redis=redis, seawall=our_command())
+
+
+def our_command() -> str:
+    """Name this command as it can be called from here: by PATH, or by the path of its environment."""
+    ours = Path(sys.executable).with_name("seawall")
+    if shutil.which("seawall") == str(ours):
+        return "seawall"
+    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
 
 
 _USAGE = """
@@ -190,11 +203,11 @@ Try it:
 
 Change a limit while traffic flows:
 
-  seawall policy show > policy.yaml      # set requests_per_unit to 3
-  seawall policy push policy.yaml        # the next request obeys
-  seawall policy rollback                # and back
+  {seawall} policy show > policy.yaml      # set requests_per_unit to 3
+  {seawall} policy push policy.yaml        # the next request obeys
+  {seawall} policy rollback                # and back
 
   or, without our command:
   redis-cli -u {redis} -x SET 'sw:{{policy}}:inbox' < policy.yaml
 
-Who runs which version: seawall status. Stop: Ctrl-C, or seawall down."""
+Who runs which version: {seawall} status. Stop: Ctrl-C, or {seawall} down."""

@@ -13,11 +13,15 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Status, StreamOpener, Unary
+from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Status, StreamHandler, StreamOpener, Unary
 from seawall.rpc.tasks import ErrorSink, Tasks
 
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_RESET_FOLLOWS = 0.002
+"""Seconds between an end of the messages and belief in it: grpcio reads one from a reset stream as well, and most often
+cancels the call a moment later."""
 
 
 class GrpcioServer:
@@ -67,9 +71,12 @@ class GrpcioServer:
     async def drain(self, grace: float) -> None:
         """Send GOAWAY, wait up to `grace` seconds for running calls, cancel the rest."""
         loop = asyncio.get_running_loop()
+        self._out_of_grace = grace <= 0
         timer = loop.call_later(grace, setattr, self, "_out_of_grace", True)
-        await self._server.stop(grace)
-        timer.cancel()
+        try:
+            await self._server.stop(grace)
+        finally:
+            timer.cancel()
         await self._tasks.cancel_all()
 
     def _unary(self, handler: Unary, path: str) -> Callable[[bytes, _Context], Any]:
@@ -94,38 +101,53 @@ class GrpcioServer:
                 handler = opener(_call(path, context), sender)
             except RpcError as e:
                 await context.abort(_CODES[e.status], e.message)
+            except Exception as e:
+                self._on_error(path, e)
+                await context.abort(grpc.StatusCode.INTERNAL, "internal error")
             reader = self._tasks.start(self._read(handler, sender, context, path), f"{path} reader")
-            reason = CloseReason.CANCELLED
             try:
-                reason = await sender.write_to(context)
-            except asyncio.CancelledError:
-                if self._out_of_grace:
-                    reason = CloseReason.DRAINED
-                raise
+                await sender.write_to(context)
             finally:
+                reason = self._reason(sender)
+                sender.end(reason)
                 reader.cancel()
                 try:
                     await asyncio.gather(reader, return_exceptions=True)
                 finally:
                     # grpcio may cancel a call twice, the second time right here.
-                    handler.closed(reason)
+                    self._close(handler, reason, path)
             if sender.status is not Status.OK:
                 await context.abort(_CODES[sender.status], sender.details)
 
         return run
+
+    def _reason(self, sender: "_QueueSender") -> CloseReason:
+        """Why a stream's writer stopped. Who ends a stream out of grace can't be told apart: we do it to all."""
+        if sender.finished and sender.reason is not None:
+            return sender.reason
+        if self._out_of_grace:
+            return CloseReason.DRAINED
+        return CloseReason.CANCELLED if sender.reason is None else sender.reason
+
+    def _close(self, handler: StreamHandler, reason: CloseReason, path: str) -> None:
+        try:
+            handler.closed(reason)
+        except Exception as e:
+            self._on_error(path, e)
 
     async def _read(self, handler: Any, sender: "_QueueSender", context: _Context, path: str) -> None:
         try:
             while sender.reason is None:
                 message: object = await context.read()
                 if not isinstance(message, bytes):  # grpc.aio.EOF
+                    await asyncio.sleep(_RESET_FOLLOWS)
                     sender.end(CloseReason.DONE)
                     return
                 waiting = handler.message(message)
                 if waiting is not None:
                     await waiting
         except RpcError as e:
-            sender.finish(e.status, e.message)
+            sender.finish(e.status, e.message, CloseReason.FAILED)
         except asyncio.CancelledError:
             # grpcio raises it out of read(), and then may cancel nobody else: the call's coroutine must be told.
             sender.end(CloseReason.CANCELLED)
@@ -142,6 +164,8 @@ class _QueueSender:
         self._queue: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self.reason: CloseReason | None = None
+        self.finished = False
+        """Ended from our side."""
         self.status = Status.OK
         self.details = ""
 
@@ -152,14 +176,16 @@ class _QueueSender:
 
     def finish(self, status: Status = Status.OK, message: str = "", reason: CloseReason = CloseReason.DONE) -> None:
         if self.reason is None:
-            self.status, self.details = status, message
+            self.status, self.details, self.finished = status, message, True
             self.end(reason)
 
     def end(self, reason: CloseReason) -> None:
-        self.reason = reason
-        self._wake.set()
+        """Take nothing more; the first reason counts."""
+        if self.reason is None:
+            self.reason = reason
+            self._wake.set()
 
-    async def write_to(self, context: _Context) -> CloseReason:
+    async def write_to(self, context: _Context) -> None:
         """Write until the stream has ended and the queue is empty."""
         while True:
             await self._wake.wait()
@@ -167,7 +193,7 @@ class _QueueSender:
             while self._queue:
                 await context.write(self._queue.popleft())
             if self.reason is not None:
-                return self.reason
+                return
 
 
 def _call(path: str, context: _Context) -> Call:

@@ -67,6 +67,8 @@ class Policies:
         self.workers_alive = max(1, standing.workers)
         if standing.current is not None and standing.current != self.version:
             await self._load(standing.current)
+            # At once, so that whoever pushed sees who follows and who does not.
+            await self._store.report(self._report())
         elif standing.current is not None:
             self._refused = None
         self.checked = time.time()

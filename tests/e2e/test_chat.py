@@ -6,10 +6,12 @@ import shlex
 import subprocess
 
 import anthropic
+import httpx2 as httpx
 import openai
 import pytest
 
-from tests.e2e.running_gate import RunningGate
+from seawall.cli.up import usage
+from tests.e2e.running_gate import RunningGate, until
 
 pytestmark = pytest.mark.e2e
 
@@ -42,9 +44,7 @@ def test_a_streamed_answer_is_the_engine_s_byte_for_byte(gate: RunningGate) -> N
     body = {"model": gate.model, "messages": [{"role": "user", "content": "same"}], "stream": True, "max_tokens": 30}
     through = gate.post("/v1/chat/completions", json.dumps(body)).content
     names = re.compile(rb'"(id|created)":("[^"]*"|\d+)')
-    import httpx2
-
-    direct = httpx2.post(f"{gate.told['engines'][0]}/v1/chat/completions", json=body).content
+    direct = httpx.post(f"{gate.told['engines'][0]}/v1/chat/completions", json=body).content
     assert names.sub(b"", through) == names.sub(b"", direct)
 
 
@@ -57,9 +57,7 @@ def test_completions_and_models_pass(gate: RunningGate) -> None:
 
 def test_the_printed_curl_works(gate: RunningGate) -> None:
     """The example that `up` prints is a command that answers."""
-    from seawall.cli.up import _USAGE
-
-    text = _USAGE.format(listener=gate.base, key=gate.keys["vip"], model=gate.model, redis=gate.told["redis"])
+    text = usage(gate.base, gate.keys["vip"], gate.model, gate.told["redis"])
     command = text[text.index("curl") : text.index("from openai")].replace("\\\n", " ")
     done = subprocess.run(["curl", "-s", *shlex.split(command)[1:]], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["choices"][0]["message"]["content"]
@@ -68,8 +66,6 @@ def test_the_printed_curl_works(gate: RunningGate) -> None:
 def test_the_request_line_holds_tokens_and_no_secret(gate: RunningGate) -> None:
     """One logfmt line a request, with the fields an operator looks for, and never a key."""
     gate.chat("standard", max_tokens=7, ignore_eos=True)
-    from tests.e2e.running_gate import until
-
     line = until(
         lambda: [x for x in gate.log().splitlines() if "output_tokens=7" in x and "tenant=demo-standard" in x],
         "the request's line",

@@ -1,0 +1,82 @@
+"""Each metric moves when what it stands for happens."""
+
+import os
+import signal
+
+import pytest
+
+from seawall.telemetry.catalog import METRICS, Kind
+from tests.e2e.running_gate import DEMO, RunningGate, running, until
+
+pytestmark = pytest.mark.e2e
+
+ELSEWHERE = {
+    "seawall_faults_total": "tests/wire: a fault has to be made",
+    "seawall_log_dropped_total": "tests/unit/telemetry: a reader has to be stopped",
+    "seawall_policy_refused_total": "below: a version is put into Redis past the check",
+}
+
+
+def test_every_metric_moves() -> None:
+    """One run of a gate with a slow, a refused, a failed and a limited request, a lost store and a dead worker."""
+    policy = DEMO.replace("requests_per_unit: 600", "requests_per_unit: 5").replace("unit: minute", "unit: day")
+    with running("--workers", "2", policy=policy) as gate:
+        gate.chat("vip", max_tokens=3)
+        gate.fault(no_usage=True)
+        gate.chat("vip", max_tokens=3)
+        assert hanging(gate)
+        for _ in range(7):
+            gate.get("/v1/models", "batch")
+        os.kill(gate.pids["redis"], signal.SIGSTOP)
+        gate.fault()
+        gate.chat("standard", max_tokens=3)
+        until(lambda: gate.metric("seawall_store_up") < 2, "the loss of the store is seen")
+        os.kill(gate.pids["redis"], signal.SIGCONT)
+        until(lambda: gate.metric("seawall_store_up") == 2, "the store is back")
+        os.kill(gate.workers()[0], signal.SIGKILL)
+        until(lambda: gate.metric("seawall_worker_restarts_total") == 1, "a worker was started again")
+        until(lambda: gate.metric("seawall_workers", state="serving") == 2, "both workers serve")
+        push_past_the_check(gate, "no: such key")
+        until(lambda: gate.metric("seawall_policy_refused_total") > 0, "workers refuse the version")
+        until(lambda: any(w["error"] for w in gate.status()["workers"]), "status says why")
+        assert gate.chat("vip", max_tokens=1).status_code == 200
+        still = {name for name in METRICS if name not in ELSEWHERE and not moved(gate, name)}
+        # gauges of what is over by now, seen above
+        assert still <= {"seawall_streams", "seawall_slots"}
+
+
+def hanging(gate: RunningGate) -> bool:
+    """Leave one request hanging for a moment, and look at the gauges meanwhile."""
+    import httpx2 as httpx
+
+    body = {"model": gate.model, "stream": True, "messages": [{"role": "user", "content": "x"}]}
+    gate.fault(hang=1)
+    with httpx.stream(
+        "POST", f"{gate.base}/v1/chat/completions", json=body, headers=gate.headers("vip"), timeout=30
+    ) as response:
+        pieces = response.iter_bytes()  # held: a forgotten generator closes its response
+        next(pieces)
+        return gate.metric("seawall_streams") == 1 and gate.metric("seawall_slots", pool="default") == 1
+
+
+def moved(gate: RunningGate, name: str) -> bool:
+    suffix = "_count" if METRICS[name].kind is Kind.HISTOGRAM else ""
+    return gate.metric(name + suffix) > 0
+
+
+def push_past_the_check(gate: RunningGate, text: str) -> None:
+    """Make a document current that no `push` would let through, as a buggy release could."""
+    import asyncio
+
+    from seawall.policy.compile import digest_of
+    from seawall.store import open_control
+
+    async def push() -> None:
+        control = open_control(gate.told["redis"])
+        await control.start()
+        try:
+            await control.push(text, digest=digest_of(text), author="test", reason="bad", needs="0.1")
+        finally:
+            await control.close()
+
+    asyncio.run(push())
