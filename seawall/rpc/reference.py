@@ -22,6 +22,8 @@ _Context = grpc.aio.ServicerContext[bytes, bytes]
 _RESET_FOLLOWS = 0.002
 """Seconds between an end of the messages and belief in it: grpcio reads one from a reset stream as well, and most often
 cancels the call a moment later."""
+_LAST_WORDS = 1.0
+"""Seconds after the last call of a drained server in which handlers are told of the end."""
 
 
 class GrpcioServer:
@@ -34,6 +36,8 @@ class GrpcioServer:
         self._tasks = Tasks(on_error)
         self._on_error = on_error
         self._out_of_grace = False
+        self._running: set[asyncio.Task[Any]] = set()
+        """Calls whose handler is not done: grpcio's server stops before them."""
         self.ports: list[int] = []
         self._server = grpc.aio.server(
             options=[
@@ -77,10 +81,19 @@ class GrpcioServer:
             await self._server.stop(grace)
         finally:
             timer.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=_LAST_WORDS)
         await self._tasks.cancel_all()
+
+    def _register(self) -> None:
+        call = asyncio.current_task()
+        if call is not None:
+            self._running.add(call)
+            call.add_done_callback(self._running.discard)
 
     def _unary(self, handler: Unary, path: str) -> Callable[[bytes, _Context], Any]:
         async def run(request: bytes, context: _Context) -> bytes:
+            self._register()
             try:
                 answer = handler(request, _call(path, context))
                 return answer if isinstance(answer, bytes) else await answer
@@ -96,6 +109,7 @@ class GrpcioServer:
 
     def _stream(self, opener: StreamOpener, path: str) -> Callable[[Any, _Context], Any]:
         async def run(_: Any, context: _Context) -> None:
+            self._register()
             sender = _QueueSender()
             try:
                 handler = opener(_call(path, context), sender)

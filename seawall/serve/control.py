@@ -1,6 +1,6 @@
-"""The line between supervisor and worker: JSON lines over a socket pair that the worker inherits.
+"""The line between supervisor and worker: lines over a socket pair that the worker inherits.
 
-The supervisor asks for a snapshot; the end of the line tells a worker that its supervisor is gone.
+The supervisor sends a number, the worker answers [number, snapshot] in JSON; the end of the line tells a worker that its supervisor is gone.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ async def answer(fd: int, snapshot: Callable[[], dict[str, Any]]) -> None:
     """Worker's half: answer each line with a snapshot; returns when the supervisor is gone."""
     reader, writer = await asyncio.open_connection(sock=_inherited(fd), limit=LINE_LIMIT)
     try:
-        while await reader.readline():
-            writer.write(json.dumps(snapshot()).encode() + b"\n")
+        while question := await reader.readline():
+            writer.write(json.dumps([int(question), snapshot()]).encode() + b"\n")
             await writer.drain()
     except OSError:
         return
@@ -37,6 +37,7 @@ class Line:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._reader = reader
         self._writer = writer
+        self._asked = 0
 
     @classmethod
     async def open(cls, sock: socket.socket) -> "Line":
@@ -45,12 +46,16 @@ class Line:
         return cls(*await asyncio.open_connection(sock=sock, limit=LINE_LIMIT))
 
     async def ask(self, timeout: float) -> dict[str, Any] | None:
-        """Get a snapshot; None when the worker gives none in time. After that the line is not used again."""
+        """Get a snapshot; None when the worker gives none in time. An answer that comes too late is passed over."""
+        self._asked += 1
         try:
             async with asyncio.timeout(timeout):
-                self._writer.write(b"{}\n")
-                text = await self._reader.readline()
-            return dict(json.loads(text)) if text else None
+                self._writer.write(b"%d\n" % self._asked)
+                while text := await self._reader.readline():
+                    number, snapshot = json.loads(text)
+                    if number == self._asked:
+                        return dict(snapshot)
+            return None
         except (OSError, ValueError, TimeoutError):
             return None
 

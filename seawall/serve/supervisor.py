@@ -180,7 +180,6 @@ class Supervisor:
             return
         child.snapshot = snapshot
         if snapshot is None:
-            # One answer too late would be taken for the next one's: this line can't be used again.
             return
         self._totals.update(str(process.pid), snapshot["metrics"])
         if snapshot["state"] == "serving":

@@ -84,6 +84,8 @@ class Worker:
             self.log("error", "can't listen", error=str(e))
             self.log.close()
             return 1
+        if listening is not None and not listening.named():
+            listening.publish()
         self.tasks.start(self.policies.follow(), "policies")
         self.tasks.start(self.slots.keep(self._pools), "slots")
         self.tasks.start(self._become_serving(listening), "health")
@@ -122,7 +124,8 @@ class Worker:
         while self.policies.current is None:
             await asyncio.sleep(POLL)
         if listening is not None:
-            # Not before: Envoy may not have noticed that the last owner of the name died, and would call at once.
+            # A name that someone had before is taken over only now: Envoy may not have noticed that its owner died, and
+            # would call at once.
             listening.publish()
         self.health.become(State.SERVING)
         self.log("info", "worker serving", worker=self.name, policy=self.policies.version)
@@ -215,6 +218,10 @@ class Listening:
         link.unlink(missing_ok=True)
         link.symlink_to(self.own.name)
         link.replace(self._name)
+
+    def named(self) -> bool:
+        """Say whether the name leads anywhere, be it to a worker that is no more."""
+        return self._name.is_symlink() or self._name.exists()
 
     def ours(self) -> bool:
         """Say whether the name still leads to us."""
