@@ -1,6 +1,7 @@
 """The line between supervisor and worker: lines over a socket pair that the worker inherits.
 
-The supervisor sends a number, the worker answers [number, snapshot] in JSON; the end of the line tells a worker that its supervisor is gone.
+The supervisor sends a number, the worker answers [number, snapshot] in JSON; the end of the line tells a worker that its
+supervisor is gone.
 """
 
 import asyncio
