@@ -127,6 +127,11 @@ def talk(channel: grpc.aio.Channel, method: str = "Talk", **options: Any) -> Any
     return channel.stream_stream(method if "/" in method else f"/{NAME}/{method}")(**options)
 
 
+async def read_all(stream: Any) -> list[bytes]:
+    """All messages up to the end; a status other than OK is raised."""
+    return [message async for message in stream]
+
+
 async def refusal(of: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
     """Status and text of a call that fails."""
     try:
