@@ -39,8 +39,8 @@ venv: $(VENV)/ready
 $(VENV)/ready: requirements/dev.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here: run 'make deps' as root, or set PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; set PYTHON=" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "python3-venv is missing: run 'make deps' as root" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import venv, ensurepip, ssl' 2>/dev/null || { echo "python3-venv is missing: run 'make deps' as root" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

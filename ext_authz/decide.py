@@ -36,6 +36,10 @@ def _largest_header(headers: Mapping[str, str], allowed: int) -> str | None:
     return max(sizes, key=lambda name: sizes[name])[:100]
 
 
-def control_headers(headers: Mapping[str, str]) -> list[str]:
-    """Find headers that only the gate may set; taken off even where Envoy was not told to."""
-    return [name for name in headers if name.startswith(CONTROL_PREFIX) or name == PRIORITY_HEADER]
+def headers_to_remove(policy: Policy, headers: Mapping[str, str]) -> list[str]:
+    """Find headers that no engine may see.
+
+    What only the gate may set is taken off even where Envoy was not told to; keys are for the gate and end here.
+    """
+    keys = [name for name in policy.callers.key_headers if name in headers]
+    return [*keys, *(name for name in headers if name.startswith(CONTROL_PREFIX) or name == PRIORITY_HEADER)]

@@ -4,7 +4,7 @@ import secrets
 import time
 
 from ext_authz import wire
-from ext_authz.decide import control_headers, decide
+from ext_authz.decide import decide, headers_to_remove
 from seawall.decision import Reason, Refusal
 from seawall.llm.errors import answer
 from seawall.llm.protocols import family_of
@@ -48,7 +48,7 @@ class Service:
             "policy": version,
             "rid": rid,
         }
-        return wire.allow(metadata, control_headers(request.headers))
+        return wire.allow(metadata, headers_to_remove(policy, request.headers))
 
     def _refused(self, refusal: Refusal, started: float) -> None:
         self._gate.metrics.count("seawall_decisions_total", "ext_authz", refusal.reason.value)

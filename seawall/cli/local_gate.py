@@ -70,7 +70,7 @@ class LocalGate:
         envoy = binaries.envoy()
         taken(LOOPBACK, self.wishes.port)
         if self.wishes.redis is not None:
-            reachable(self.wishes.redis)
+            in_force(self.wishes.redis)
         redis_port = free_port(6379 + 10000)
         redis_url = self.wishes.redis or f"redis://{LOOPBACK}:{redis_port}/0"
         engines = list(self.wishes.upstreams) or self._simulators()
@@ -120,6 +120,7 @@ class LocalGate:
             "model": "",
             "engines": shown,
             "keys": demo_keys(policy),
+            "policy": {"version": None, "note": ""},
             "pids": {},
             "workers": settings.workers,
             "config_dir": str(directory),
@@ -127,6 +128,7 @@ class LocalGate:
         }
         self._wait(stopped, policy, settings)
         self.told["pids"] = self.pids()
+        self._tell_policy_in_force(redis_url, settings)
 
     def pids(self) -> dict[str, int]:
         """Process ids by name: `up` itself, and its children."""
@@ -220,6 +222,15 @@ class LocalGate:
                 return
         raise Failure("stopped while starting")
 
+    def _tell_policy_in_force(self, redis_url: str, settings: Settings) -> None:
+        """A store that had a policy keeps it: say so, and show the keys of that one."""
+        version, text = in_force(redis_url)
+        note = ""
+        if text != self.wishes.policy.read_text("utf-8"):
+            note = f"The store had a policy already, version {version}; {self.wishes.policy} was not pushed."
+            self.told["keys"] = demo_keys(compile_policy(text, upstreams=settings.upstreams))
+        self.told["policy"] = {"version": version, "note": note}
+
     def _request_passes(self) -> bool:
         """Send one short chat as a tenant of our own, whose requests use up nobody's limit."""
         body = json.dumps(
@@ -296,21 +307,22 @@ def first_model(engines: list[str]) -> str:
     return ""
 
 
-def reachable(redis_url: str) -> None:
-    """Raise Failure, without the URL's password, when the Redis of --redis does not answer."""
+def in_force(redis_url: str) -> tuple[int | None, str]:
+    """Version and text of the current policy (None and "" without one); Failure when Redis does not answer."""
 
-    async def look() -> None:
+    async def look() -> tuple[int | None, str]:
         control = open_control(redis_url)
         await control.start()
         try:
-            await control.current()
+            version = await control.current()
+            return (None, "") if version is None else (version, (await control.document(version))[0])
         finally:
             await control.close()
 
     try:
-        asyncio.run(look())
+        return asyncio.run(look())
     except StoreUnavailable as e:
-        raise Failure(f"--redis: it can't be reached: {e}") from None
+        raise Failure(f"redis can't be reached: {e}") from None
     except ValueError as e:
         raise Failure(f"--redis: {e}") from None
 

@@ -10,7 +10,7 @@ import click
 from seawall.cli.failure import Failure
 from seawall.policy.compile import compile_policy
 from seawall.policy.mistake import PolicyError
-from seawall.serve.settings import SERVICES, SettingError, Settings, from_environment
+from seawall.serve.settings import SERVICES, SettingError, Settings, from_environment, unknown_variables
 from seawall.serve.supervisor import Supervisor
 
 
@@ -61,6 +61,13 @@ def supervise(settings: Settings) -> int:
         check_policy_file(settings)
     elif settings.store == "memory" and settings.limit_files is None:
         raise Failure("with the store 'memory' a policy file is needed: --policy FILE or SEAWALL_POLICY")
+    if settings.socket_dir:
+        try:
+            Path(settings.socket_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise Failure(f"SEAWALL_SOCKET_DIR: '{settings.socket_dir}' can't be made: {e.strerror}") from None
+    for name in unknown_variables(os.environ):
+        click.echo(f"seawall: {name} is set, but there is no such setting (docs/settings.md)", err=True)
     return asyncio.run(Supervisor(settings).run())
 
 

@@ -59,6 +59,7 @@ async def _look(store: str | None) -> dict[str, Any]:
             "workers": workers,
             "pools": await _pools(control, current),
             "inbox_error": inbox[0] if inbox else None,
+            "inbox_error_age": round(max(0.0, now - inbox[1]), 1) if inbox else None,
         }
 
 
@@ -80,7 +81,7 @@ def _show(found: dict[str, Any]) -> None:
     console = Console()
     console.print(f"policy: version {found['current']}" if found["current"] else "policy: none yet")
     if found["inbox_error"]:
-        console.print("inbox: the last document was refused:", style="red")
+        console.print(f"inbox: the last document was refused {found['inbox_error_age']:.0f} s ago:", style="red")
         console.print(found["inbox_error"], markup=False)
     workers = Table("worker", "pid", "release", "policy", "checked", "")
     for w in found["workers"]:

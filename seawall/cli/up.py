@@ -56,26 +56,30 @@ def command(
     if detach:
         _detach(as_json)
         return
+    parent = os.environ.pop(READY_FD, None)
     stopped = threading.Event()
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: stopped.set())
     try:
         with _directory(config_dir) as directory:
             wishes = Wishes(policy or demo_policy(), port, workers, redis_url, upstreams, directory)
-            _run(LocalGate(wishes), stopped, as_json)
+            _run(LocalGate(wishes), stopped, as_json, parent)
     except Failure as e:
-        if _tell_parent({"error": e.message}):
-            sys.exit(1)
-        raise
+        if parent is None:
+            raise
+        _tell(parent, {"error": e.message})
+        sys.exit(1)
 
 
-def _run(gate: LocalGate, stopped: threading.Event, as_json: bool) -> None:
+def _run(gate: LocalGate, stopped: threading.Event, as_json: bool, parent: str | None) -> None:
     state: Path | None = None
     try:
         gate.start(stopped)
         state = publish(os.getpid(), gate.told)
-        if not _tell_parent({"told": gate.told}):
-            show(gate.told, as_json)
+        if parent is None:
+            show(gate.told, as_json, "Ctrl-C")
+        else:
+            _tell(parent, {"told": gate.told})
         gate.watch(stopped)
     finally:
         if state is not None:
@@ -130,17 +134,13 @@ def _detach(as_json: bool) -> None:
     if "error" in said:
         child.wait()
         raise Failure(said["error"])
-    show(said["told"], as_json)
+    show(said["told"], as_json, f"{our_command()} down")
 
 
-def _tell_parent(word: dict[str, Any]) -> bool:
-    """Tell the `--detach` that started us; False when nobody waits."""
-    fd = os.environ.pop(READY_FD, None)
-    if fd is None:
-        return False
+def _tell(fd: str, word: dict[str, Any]) -> None:
+    """Tell the `--detach` that started us, once."""
     with contextlib.suppress(OSError), os.fdopen(int(fd), "w", encoding="utf-8") as pipe:
         pipe.write(json.dumps(word) + "\n")
-    return True
 
 
 def demo_policy() -> Path:
@@ -152,8 +152,8 @@ def demo_policy() -> Path:
     raise Failure("the demo policy is missing; give one with --policy")
 
 
-def show(told: dict[str, Any], as_json: bool) -> None:
-    """Print what runs where, and how to use it."""
+def show(told: dict[str, Any], as_json: bool, stop: str) -> None:
+    """Print what runs where, how to use it, and what stops it."""
     if as_json:
         click.echo(json.dumps(told))
         return
@@ -169,9 +169,12 @@ def show(told: dict[str, Any], as_json: bool) -> None:
     console.print(table)
     click.echo(f"logs: {told['logs']}")
     key = next(iter(told["keys"].values()), "YOUR_KEY")
+    if told["policy"]["note"]:
+        click.echo(told["policy"]["note"])
     for class_, secret in told["keys"].items():
         click.echo(f"key of class {class_}: {secret}")
     click.echo(usage(told["listener"], key, told["model"], told["redis"]))
+    click.echo(f"Stop: {stop}.")
 
 
 def usage(listener: str, key: str, model: str, redis: str) -> str:
@@ -210,4 +213,4 @@ Change a limit while traffic flows:
   or, without our command:
   redis-cli -u {redis} -x SET 'sw:{{policy}}:inbox' < policy.yaml
 
-Who runs which version: {seawall} status. Stop: Ctrl-C, or {seawall} down."""
+Who runs which version: {seawall} status."""

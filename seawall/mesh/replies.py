@@ -110,6 +110,13 @@ REPLIES = (
         retry_after=2,
     ),
     Reply(
+        f"response.code == 504 && {_GATE}",
+        "The gate did not answer in time. Try again shortly.",
+        Reason.UNAVAILABLE,
+        retry_after=2,
+        status=503,
+    ),
+    Reply(
         "response.code == 504",
         "No answer came in time.",
         openai=("server_error", "queue_timeout"),

@@ -29,6 +29,8 @@ class Chores:
         self._log = log
         self._name = f"{socket.gethostname()}-{os.getpid()}"
         self._rendered: int | None = None
+        self._last: tuple[int, str] | None = None
+        """Version and text that were current last."""
 
     async def run(self) -> None:
         """Do the chores until cancelled."""
@@ -57,18 +59,37 @@ class Chores:
 
     async def _seed(self, control: ControlPath) -> None:
         """Give a store without a policy the one in our file."""
-        path = self._settings.policy_file
-        if path is None or await control.current() is not None:
+        version = await control.current()
+        if version is not None:
+            await self._remember(control, version)
             return
-        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
-        needs = self._load(text, path).needs
+        path = self._settings.policy_file
+        if self._last is not None:
+            # The store has lost what it held: what it held last is true, not the file that we were started with.
+            text, reason = self._last[1], f"the store was empty, version {self._last[0]} written back"
+        elif path is not None:
+            text, reason = await asyncio.to_thread(Path(path).read_text, "utf-8"), f"seeded from {path}"
+        else:
+            return
+        needs = self._load(text, path or "store").needs
         try:
             await control.push(
-                text, digest=digest_of(text), author=self._name, reason=f"seeded from {path}", needs=needs, if_current=0
+                text, digest=digest_of(text), author=self._name, reason=reason, needs=needs, if_current=0
             )
         except Conflict:
             return
-        self._log("info", "policy seeded", file=path)
+        self._log("info", "policy seeded", why=reason)
+
+    async def _remember(self, control: ControlPath, version: int) -> None:
+        if self._last is not None and self._last[0] == version:
+            return
+        text, _ = await control.document(version)
+        path = self._settings.policy_file
+        if self._last is None and path is not None:
+            ours = await asyncio.to_thread(Path(path).read_text, "utf-8")
+            if ours != text:
+                self._log("warn", "the store has a policy already, the file is not used", version=version, file=path)
+        self._last = (version, text)
 
     async def _take_inbox(self, control: ControlPath) -> None:
         text = await control.claim_inbox(self._name, CLAIM_LEASE)

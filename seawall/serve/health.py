@@ -31,7 +31,7 @@ class Health:
 
     def __init__(self, services: list[str]):
         self._names = {"", "seawall", *services}
-        self._watchers: set[Callable[[], None]] = set()
+        self._watchers: set[_Watcher] = set()
         self.state = State.STARTING
 
     def become(self, state: State) -> None:
@@ -39,8 +39,13 @@ class Health:
         if self.state is State.DRAINING or self.state is state:
             return
         self.state = state
-        for tell in list(self._watchers):
-            tell()
+        for watcher in list(self._watchers):
+            watcher.tell()
+
+    def end_watches(self) -> None:
+        """End all Watch streams: the server goes."""
+        for watcher in list(self._watchers):
+            watcher.finish()
 
     def service(self) -> RpcService:
         """Offer the health service."""
@@ -48,50 +53,54 @@ class Health:
 
     def _check(self, request: bytes, _: Call) -> bytes:
         name = _service_name(request)
-        if name not in self._names:
+        if not self.knows(name):
             raise RpcError(Status.NOT_FOUND, f"unknown service '{name[:100]}'")
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> bytes:
+    def knows(self, name: str) -> bool:
+        """Say whether there is such a service here."""
+        return name in self._names
+
+    def answer(self) -> bytes:
+        """Write the state of every service known here."""
         return _SERVING if self.state is State.SERVING else _NOT_SERVING
 
     def _watch(self, _: Call, sender: Sender) -> "_Watcher":
-        return _Watcher(self, sender)
-
-    def watch(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Register a watcher; returns what ends it."""
-        self._watchers.add(tell)
-        return lambda: self._watchers.discard(tell)
+        watcher = _Watcher(self, sender, self._watchers.discard)
+        self._watchers.add(watcher)
+        return watcher
 
 
 class _Watcher:
     """One Watch stream: the state now, and each change."""
 
-    def __init__(self, health: Health, sender: Sender):
+    def __init__(self, health: Health, sender: Sender, left: Callable[["_Watcher"], None]):
         self._health = health
         self._sender = sender
-        self._stop: Callable[[], None] = lambda: None
-        self._gone = asyncio.Event()
+        self._left = left
+        self._known = False
 
-    def message(self, data: bytes) -> "asyncio.Future[None] | None":
-        if _service_name(data) not in self._health._names:
-            self._sender.send(_SERVICE_UNKNOWN)
+    async def message(self, data: bytes) -> None:
+        self._known = self._health.knows(_service_name(data))
+        if self._known:
+            self.tell()
         else:
-            self._stop = self._health.watch(self._tell)
-            self._tell()
-        # A Watch client half-closes after its one message; the stream must outlive that.
-        return asyncio.ensure_future(self._wait())
+            self._sender.send(_SERVICE_UNKNOWN)
+        # A Watch client half-closes after its one message; the stream must outlive that. Its end cancels us.
+        await asyncio.Event().wait()
 
-    async def _wait(self) -> None:
-        await self._gone.wait()
+    def tell(self) -> None:
+        """Send the state, once the client has said of what."""
+        if self._known:
+            self._sender.send(self._health.answer())
 
-    def _tell(self) -> None:
-        self._sender.send(self._health._answer())
+    def finish(self) -> None:
+        """End the stream from our side."""
+        self._sender.finish()
 
     def closed(self, reason: CloseReason) -> None:
         del reason
-        self._stop()
-        self._gone.set()
+        self._left(self)
 
 
 def _service_name(request: bytes) -> str:

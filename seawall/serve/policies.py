@@ -29,16 +29,25 @@ FROM_FILE = 0
 class Policies:
     """Holds the compiled policy. `current` is None until one is compiled; requests read it once and keep it."""
 
-    def __init__(self, store: Store, settings: Settings, worker: str, on_refused: Callable[[int, str], None]):
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        worker: str,
+        on_refused: Callable[[int, str], None],
+        on_store: Callable[[str], None] = lambda _: None,
+    ):
         self._store = store
         self._settings = settings
         self._worker = worker
         self._on_refused = on_refused
+        self._on_store = on_store
+        """Told why the store does not answer, and "" when it does again."""
+        self._trouble: str | None = None
         self.current: Policy | None = None
         self.version = FROM_FILE
         self.checked = 0.0
         self.workers_alive = max(1, settings.workers)
-        self.store_answered = False
         self._refused: tuple[int, str] | None = None
 
     @property
@@ -54,16 +63,31 @@ class Policies:
         while True:
             try:
                 await self.check()
-            except StoreUnavailable:
+            except StoreUnavailable as e:
+                self._store_is(str(e))
                 await self._load_file()
                 await asyncio.sleep(min(0.25, interval))
                 continue
             await self._store.wait_change(interval)
 
+    @property
+    def waiting(self) -> str:
+        """What a worker without a policy waits for, or ""."""
+        if self.current is not None:
+            return ""
+        if self._trouble:
+            return f"the store: {self._trouble}"
+        return self.error or "a policy: push one with 'seawall policy push'"
+
+    def _store_is(self, trouble: str) -> None:
+        if bool(trouble) != bool(self._trouble) or self._trouble is None:
+            self._on_store(trouble)
+        self._trouble = trouble
+
     async def check(self) -> None:
         """One look at the store; raises StoreUnavailable."""
         standing = await self._store.report(self._report())
-        self.store_answered = True
+        self._store_is("")
         self.workers_alive = max(1, standing.workers)
         if standing.current is not None and standing.current != self.version:
             await self._load(standing.current)

@@ -121,6 +121,11 @@ def from_environment(environ: Mapping[str, str], **flags: Any) -> Settings:
     return _checked(settings)
 
 
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Name variables of ours that nobody reads: most likely misspelt."""
+    return sorted(name for name in environ if name.startswith("SEAWALL_") and name not in VARIABLES)
+
+
 def _parsed(variable: str, name: str, text: str, kind: type) -> Any:
     if name == "upstreams":
         return tuple(_upstream(variable, part) for part in text.split(","))

@@ -68,7 +68,6 @@ class Supervisor:
         for sig, at_once in ((signal.SIGTERM, False), (signal.SIGINT, True)):
             loop.add_signal_handler(sig, self.stop, at_once)
         if self.settings.socket_dir:
-            Path(self.settings.socket_dir).mkdir(parents=True, exist_ok=True)
             self._sweep_sockets()
         endpoints = Endpoints(self.metrics, self.ready)
         try:
@@ -180,6 +179,7 @@ class Supervisor:
             return
         child.snapshot = snapshot
         if snapshot is None:
+            self._totals.silent(str(process.pid))
             return
         self._totals.update(str(process.pid), snapshot["metrics"])
         if snapshot["state"] == "serving":
@@ -203,6 +203,8 @@ class Supervisor:
                 "policy": said["policy"] if said else None,
                 "policy_error": said["policy_error"] if said else "",
                 "store": ("up" if said["store_up"] else "down") if said else "unknown",
+                "store_trouble": said["store_trouble"] if said else "",
+                "waiting_for": said["waiting"] if said else "",
             }
         serving = [w for w in workers.values() if w["state"] == "serving"]
         return bool(serving) and not self._stopping.is_set(), {"ready": bool(serving), "workers": workers}

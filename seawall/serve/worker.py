@@ -15,6 +15,8 @@ from typing import Any
 
 import uvloop
 
+from seawall import __version__
+from seawall.policy.compile import digest_of
 from seawall.rpc.contract import Transport
 from seawall.rpc.reference import GrpcioServer
 from seawall.rpc.tasks import Tasks
@@ -55,13 +57,14 @@ class Worker:
         self.metrics = Metrics()
         self.tasks = Tasks(self._fault)
         self.store = open_store(settings.store, owner=self.name, timeout=settings.store_timeout)
-        self.policies = Policies(self.store, settings, self.name, self._policy_refused)
+        self.policies = Policies(self.store, settings, self.name, self._policy_refused, self._store_changed)
         self.slots = Slots(
             self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
         )
         self._control_fd = control_fd
         self._stop = asyncio.Event()
         self._at_once = False
+        self._dropped_told = 0
         self._succeeded = False
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
@@ -123,6 +126,8 @@ class Worker:
     async def _become_serving(self, listening: "Listening | None") -> None:
         while self.policies.current is None:
             await asyncio.sleep(POLL)
+        if self._stop.is_set():
+            return
         if listening is not None:
             # A name that someone had before is taken over only now: Envoy may not have noticed that its owner died, and
             # would call at once.
@@ -140,6 +145,8 @@ class Worker:
             ends = time.monotonic() + seen
             while time.monotonic() < ends and not self._at_once:
                 await asyncio.sleep(0.05)
+        # A watcher has no reason to leave, and would hold us for the whole grace.
+        self.health.end_watches()
         draining = self.tasks.start(transport.drain(0 if self._at_once else self.settings.grace), "drain")
         while not draining.done():
             await asyncio.wait([draining], timeout=0.1)
@@ -163,19 +170,25 @@ class Worker:
 
     async def _seed_memory(self, path: str) -> None:
         text = await asyncio.to_thread(Path(path).read_text, "utf-8")
-        await self.store.push(text, digest=path, author="file", reason=path, needs="")
+        # Whether this release understands it shows when it is compiled.
+        await self.store.push(text, digest=digest_of(text), author="file", reason=path, needs=__version__)
 
     def _pools(self) -> Iterable[str]:
         policy = self.policies.current
         return policy.pools if policy is not None else ()
 
     def _snapshot(self) -> dict[str, Any]:
+        dropped, self._dropped_told = self.log.dropped - self._dropped_told, self.log.dropped
+        if dropped:
+            self.metrics.count("seawall_log_dropped_total", n=dropped)
         return {
             "worker": self.name,
             "state": self.health.state.value,
             "policy": self.policies.version,
             "policy_error": self.policies.error,
             "store_up": self.store.healthy,
+            "store_trouble": self.store.trouble,
+            "waiting": self.policies.waiting,
             "metrics": self.metrics.snapshot(),
         }
 
@@ -196,6 +209,12 @@ class Worker:
         at = f"{Path(place[0].filename).name}:{place[0].lineno}" if place else ""
         # The text of an exception may quote a request; its type and place don't.
         self.log("error", "fault", where=where, error=type(error).__name__, at=at)
+
+    def _store_changed(self, trouble: str) -> None:
+        if trouble:
+            self.log("warn", "store is away", why=trouble, worker=self.name, policy=self.policies.version)
+        else:
+            self.log("info", "store answers", worker=self.name)
 
     def _policy_refused(self, version: int, why: str) -> None:
         self.metrics.count("seawall_policy_refused_total")

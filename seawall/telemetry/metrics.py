@@ -60,6 +60,11 @@ class Totals:
         """Keep the newest snapshot of a worker."""
         self._last[worker] = snapshot
 
+    def silent(self, worker: str) -> None:
+        """Forget the gauges of a worker that doesn't answer: what they say may be true no more."""
+        if worker in self._last:
+            self._last[worker] = {**self._last[worker], "gauges": ()}
+
     def ended(self, worker: str) -> None:
         """A worker is gone: its counters stay in the totals, its gauges don't."""
         snapshot = self._last.pop(worker, None)

@@ -120,6 +120,9 @@ def test_control_headers_of_a_client_never_reach_the_engine(gate: RunningGate) -
     assert seen[-1]["headers"]["x-seawall-tenant"] == "demo-batch"
     assert seen[-1]["headers"]["x-seawall-pool"] == "default"
     assert "x-vllm-priority" not in seen[-1]["headers"]
+    # Keys are for the gate: no engine, and no log of one, gets to see them.
+    assert "authorization" not in seen[-1]["headers"]
+    assert not any(key in json.dumps(seen) for key in gate.keys.values())
 
 
 def test_output_is_capped_for_the_engine(gate: RunningGate) -> None:

@@ -164,6 +164,7 @@ def test_a_real_redis_and_config_dir_are_used(scratch: Path) -> None:
         with running("--workers", "1", "--redis", first.told["redis"]) as second:
             assert second.seawall("policy", "show", "--store", first.told["redis"]).stdout == changed
             assert "redis" not in second.pids
+            assert "was not pushed" in second.told["policy"]["note"]
             assert second.get("/v1/models").headers["x-ratelimit-limit"].startswith("601")
     assert (scratch / "c" / "envoy.json").is_file()
     assert (scratch / "c" / "logs" / "supervisor.log").is_file()

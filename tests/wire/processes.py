@@ -1,6 +1,5 @@
 """Real processes of the gate: a worker as its supervisor starts it, `seawall serve`, a service alone."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -86,12 +85,16 @@ class Worker(Process):
             self._line = await Line.open(self._ours)
         return await self._line.ask(10)
 
-    def kill(self) -> None:
-        super().kill()
+    def abandon(self) -> None:
+        """Close our end of the line, as a supervisor that dies does."""
         if self._line is not None:
             self._line.close()
         else:
             self._ours.close()
+
+    def kill(self) -> None:
+        super().kill()
+        self.abandon()
 
 
 class Folder:
@@ -126,6 +129,11 @@ class Folder:
     def serve(self, *options: str, **environ: str) -> Process:
         command = ["-m", "seawall", "serve", "--socket-dir", str(self.sockets), "--workers", "1", *options]
         return self.run(*command, **environ)
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL a process that one of ours started."""
+        assert any(pid in children(process.pid) for process in self.started)
+        os.kill(pid, signal.SIGKILL)
 
     def _kept(self, process: Any) -> Any:
         self.started.append(process)

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from ext_authz.decide import control_headers, decide
+from ext_authz.decide import decide, headers_to_remove
 from seawall.caller.keys import Caller
 from seawall.decision import Reason, Refusal
 from seawall.policy.compile import compile_policy
@@ -108,7 +108,11 @@ def test_no_key_in_a_message() -> None:
         assert "secret" not in found.message
 
 
-def test_control_headers() -> None:
-    """Headers that only the gate may set are taken off; others are not."""
+def test_headers_to_remove() -> None:
+    """Headers that only the gate may set, and those that hold keys, are taken off; others are not."""
     sent = ["x-seawall-pool", "x-seawall-", "x-vllm-priority", "x-seawal", "x-vllm-priorit", "x-request-id", ":path"]
-    assert control_headers(dict.fromkeys(sent, "v")) == ["x-seawall-pool", "x-seawall-", "x-vllm-priority"]
+    control = ["x-seawall-pool", "x-seawall-", "x-vllm-priority"]
+    assert headers_to_remove(compile_policy(""), dict.fromkeys(sent, "v")) == control
+    keys = ["api-key", "authorization"]
+    named = compile_policy("callers: {key_headers: [api-key, authorization]}")
+    assert headers_to_remove(named, dict.fromkeys([*sent, "x-api-key", *keys], "v")) == [*keys, *control]
