@@ -131,7 +131,7 @@ class Slots:
         """
         while True:
             await asyncio.sleep(self._lease / 3)
-            for name in {*self._pools, *pools()}:
+            for name in sorted({*self._pools, *pools()}):
                 holders = self._pools.setdefault(name, _PoolHolders(name))
                 try:
                     holders.total_seen = await self._store.renew(name, list(holders.rids), self._lease)

@@ -291,13 +291,13 @@ async def kept(room: Slots, rounds: int, monkeypatch: pytest.MonkeyPatch) -> lis
 
     monkeypatch.setattr(asyncio, "sleep", pause)
     with pytest.raises(Over):
-        await room.keep()
+        await room.keep(lambda: ["big", "idle"])
     monkeypatch.undo()
     return pauses
 
 
 async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Granted slots are renewed three times in a lease's life; refused, asked for and returned ones are not."""
+    """Granted slots are renewed three times in a lease's life, others are not; pools without any are looked at too."""
     store = FakeStore(Slot(True, 1), Slot(False, 4), Slot(True, 2), Slot(True, 3), Slot(True, 1))
     room = slots(store)
     holds = {rid: room.hold("big", rid) for rid in ("granted", "refused", "returned", "other")}
@@ -310,9 +310,10 @@ async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = room.hold("big", "asking")
     task = await started(asking)
     store.asked.clear()
-    store.renewals = [5, 6]
+    store.renewals = [5, 0, 0, 6, 0, 0]
     assert await kept(room, 2, monkeypatch) == [LEASE / 3] * 3
-    assert store.asked == [("renew", "big", "granted", "other", LEASE)] * 2
+    looks = [("renew", "idle", LEASE), ("renew", "small", LEASE)]
+    assert store.asked == [("renew", "big", "granted", "other", LEASE), *looks] * 2
     await left(asking, task)
 
 
@@ -323,7 +324,7 @@ async def test_renewal_without_the_store(monkeypatch: pytest.MonkeyPatch) -> Non
     assert await room.hold("big", "r0").acquire(2)
     assert await room.hold("big", "r1").acquire(2)
     assert not await room.hold("big", "r2").acquire(2)
-    store.renewals = [AWAY, 1]
+    store.renewals = [AWAY, 0, 1, 0]
     await kept(room, 2, monkeypatch)
     assert counters(room)["seawall_store_errors_total renew"] == 1
     # The store lost one of the two that are held here: these count, 2 + (3 - 2) // 1.
