@@ -1,0 +1,183 @@
+"""One client connection: bytes to the codec, its events to their calls, and one write for all that they answer."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import cast
+
+from seawall.rpc.calls import StreamCall, UnaryCall
+from seawall.rpc.codec import Codec, Event, HalfClosed, Limits, Message, Opened
+from seawall.rpc.contract import Call, CloseReason, RpcError, Status, StreamOpener, Unary
+from seawall.rpc.tasks import ErrorSink
+
+WRITE_HIGH = 256 * 1024
+"""Bytes in the transport's buffer above which nothing more is taken from the codec."""
+LINGER = 0.05
+"""Seconds that a drained connection without calls stays for a call that was on its way."""
+Method = tuple[Unary | None, StreamOpener | None]
+
+
+class Connection(asyncio.Protocol):
+    """One client connection."""
+
+    def __init__(
+        self, methods: Mapping[str, Method], limits: Limits, open_connections: "set[Connection]", on_error: ErrorSink
+    ):
+        self._methods = methods
+        self._open_connections = open_connections
+        self._on_error = on_error
+        self.loop = asyncio.get_running_loop()
+        self.codec = Codec(methods, limits)
+        self._calls: dict[int, UnaryCall | StreamCall] = {}
+        self._congested: set[StreamCall] = set()
+        self._transport: asyncio.Transport | None = None
+        self._writable = True
+        self._flushing = False
+        self._reading = False
+        self._draining = False
+
+    @property
+    def calls(self) -> int:
+        """Calls that are not over."""
+        return len(self._calls)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH)
+        self._open_connections.add(self)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop: events to their calls, then one write."""
+        self._reading = True
+        try:
+            for event in self.codec.receive(data):
+                self._dispatch(event)
+        finally:
+            self._reading = False
+        self.flush()
+
+    def _dispatch(self, event: Event) -> None:
+        if isinstance(event, Opened):
+            self._open(event)
+            return
+        call = self._calls.get(event.stream)
+        if call is None:
+            return
+        if isinstance(event, Message):
+            call.message(event.data)
+        elif isinstance(event, HalfClosed):
+            call.half_closed()
+        else:
+            call.gone(CloseReason.CANCELLED)
+
+    def _open(self, event: Opened) -> None:
+        unary, opener = self._methods[event.path]
+        deadline = None if event.timeout is None else time.monotonic() + event.timeout
+        call = Call(event.path, event.metadata, deadline)
+        if unary is not None:
+            self._calls[event.stream] = UnaryCall(self, event.stream, call, unary)
+            return
+        assert opener is not None
+        stream = StreamCall(self, event.stream, call)
+        try:
+            stream.handler = opener(call, stream)
+        except RpcError as e:
+            self.codec.finish(event.stream, e.status, e.message)
+        except Exception as e:
+            self.fault(event.stream, call.path, e)
+        else:
+            self._calls[event.stream] = stream
+
+    def fault(self, sid: int, path: str, error: BaseException) -> None:
+        """A handler raised: the log is told what, the client only that."""
+        self._on_error(path, error)
+        self.codec.finish(sid, Status.INTERNAL, "internal error")
+
+    def report(self, path: str, error: BaseException) -> None:
+        """A handler raised where its client can't be told."""
+        self._on_error(path, error)
+
+    def over(self, sid: int) -> None:
+        """A call has ended."""
+        self._calls.pop(sid, None)
+        if self._draining and not self._calls:
+            self.loop.call_soon(self._leave)
+
+    def touch(self) -> None:
+        """Something was sent outside of a read: write at the end of this tick."""
+        if not self._reading and not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what the codec has, as far as the client reads."""
+        self._flushing = False
+        transport, codec = self._transport, self.codec
+        if transport is None:
+            return
+        while self._writable:
+            out = codec.take(WRITE_HIGH)
+            if not out:
+                break
+            transport.write(out)
+            if len(out) < WRITE_HIGH:
+                break
+        if codec.failed:
+            self.lost(CloseReason.CANCELLED)
+            transport.close()
+        elif self._congested:
+            for call in list(self._congested):
+                call.relieve()
+
+    def congested(self, call: "StreamCall") -> None:
+        """Look at a call again at each write."""
+        self._congested.add(call)
+
+    def relieved(self, call: "StreamCall") -> None:
+        """A call's client reads again, or the call is over."""
+        self._congested.discard(call)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the client does not read."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._writable = True
+        self.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: every call hears of it once."""
+        del exc
+        self._open_connections.discard(self)
+        self._transport = None
+        self.codec.lost()
+        self.lost(CloseReason.CANCELLED)
+
+    def lost(self, reason: CloseReason) -> None:
+        """End all calls."""
+        for call in list(self._calls.values()):
+            call.gone(reason)
+
+    def drain(self) -> None:
+        """Open no more calls; close once those that run are over."""
+        self._draining = True
+        self.codec.drain()
+        self.flush()
+        if not self._calls:
+            # One round trip, so that the last call that the client had on its way still finds us.
+            self.loop.call_later(LINGER, self._leave)
+
+    def _leave(self) -> None:
+        if not self._calls and self._transport is not None:
+            self.flush()
+            if self._transport is not None:
+                self._transport.close()
+
+    def cut(self) -> None:
+        """Give up what still runs."""
+        self.lost(CloseReason.DRAINED)
+        if self._transport is not None:
+            self._transport.abort()
