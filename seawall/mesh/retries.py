@@ -22,7 +22,8 @@ def gate_service(timeout_s: float | None) -> core_v3.GrpcService:
         envoy_grpc=core_v3.GrpcServiceEnvoyGrpc(cluster_name=GATE_CLUSTER),
         timeout=None if timeout_s is None else seconds(timeout_s),
         retry_policy=core_v3.RetryPolicy(
-            retry_on="connect-failure,refused-stream,reset,unavailable",
+            # A call that was on its way when a worker said GOAWAY is answered CANCELLED by grpcio.
+            retry_on="connect-failure,refused-stream,reset,unavailable,cancelled",
             num_retries=3,
             # Envoy's default base is 1 s, as long as half of the deadline. It takes `max_interval` for the time-out of
             # each try as well (convertCoreToRouteRetryPolicy): one below our store's time-out would cut every call

@@ -36,6 +36,7 @@ class Policies:
         worker: str,
         on_refused: Callable[[int, str], None],
         on_store: Callable[[str], None] = lambda _: None,
+        on_fault: Callable[[BaseException], None] = lambda _: None,
     ):
         self._store = store
         self._settings = settings
@@ -43,6 +44,7 @@ class Policies:
         self._on_refused = on_refused
         self._on_store = on_store
         """Told why the store does not answer, and "" when it does again."""
+        self._on_fault = on_fault
         self._trouble: str | None = None
         self.current: Policy | None = None
         self.version = FROM_FILE
@@ -57,9 +59,20 @@ class Policies:
 
     async def follow(self) -> None:
         """Report, look, load; once a second and whenever the store tells of a change. Runs until cancelled."""
+        files = self._settings.limit_files
+        while True:
+            try:
+                if files is not None:
+                    await self._follow_rule_files(files)
+                else:
+                    await self._follow_store()
+            except Exception as e:
+                # Whatever it was, the last good policy stays, and the next look may go well.
+                self._on_fault(e)
+                await asyncio.sleep(self._settings.check_interval)
+
+    async def _follow_store(self) -> None:
         interval = self._settings.check_interval
-        if self._settings.limit_files is not None:
-            await self._follow_rule_files(self._settings.limit_files, interval)
         while True:
             try:
                 await self.check()
@@ -132,7 +145,7 @@ class Policies:
         if policy.store_loss.start == "serve":
             self._swap(policy, FROM_FILE)
 
-    async def _follow_rule_files(self, path: str, interval: float) -> None:
+    async def _follow_rule_files(self, path: str) -> None:
         """Serve a folder's limits instead of the store's policy; a bad set leaves the old rules in force."""
         directory = RuleDirectory(Path(path), self._settings.ignore_dot_files)
         seen: Signature | None = None
@@ -151,7 +164,7 @@ class Policies:
             with contextlib.suppress(StoreUnavailable):
                 self.workers_alive = max(1, (await self._store.report(self._report())).workers)
                 self.checked = time.time()
-            await asyncio.sleep(interval)
+            await asyncio.sleep(self._settings.check_interval)
 
     def _compile(self, text: str, file: str) -> Policy:
         policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)

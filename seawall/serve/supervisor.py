@@ -115,6 +115,9 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             self._restarts += 1
+            if self.settings.socket_dir:
+                # The name stays, and leads nowhere until the next one has a policy.
+                Path(f"{self.settings.socket(child.index)}.{child.process.pid}").unlink(missing_ok=True)
             lived = time.monotonic() - child.started
             child.deaths = 1 if lived > STEADY else child.deaths + 1
             self.log("error", "worker died", worker=f"w{child.index}", status=status, lived=lived)

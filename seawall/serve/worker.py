@@ -57,7 +57,14 @@ class Worker:
         self.metrics = Metrics()
         self.tasks = Tasks(self._fault)
         self.store = open_store(settings.store, owner=self.name, timeout=settings.store_timeout)
-        self.policies = Policies(self.store, settings, self.name, self._policy_refused, self._store_changed)
+        self.policies = Policies(
+            self.store,
+            settings,
+            self.name,
+            self._policy_refused,
+            self._store_changed,
+            lambda error: self._fault("policies", error),
+        )
         self.slots = Slots(
             self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
         )

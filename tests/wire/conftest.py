@@ -1,12 +1,24 @@
-"""What the tests of this folder share. Nothing that grpcio or asyncio has to complain of goes unseen."""
+"""What the tests of this folder share: one event loop, processes, Valkey, and a look at what libraries complain of.
+
+One loop, since grpcio still tells a loop of calls that a test is done with, and a closed one must not be told.
+"""
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.store.node import Valkey
 from tests.wire.processes import Folder, folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of this folder on one loop."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @pytest.fixture(autouse=True)
@@ -17,14 +29,14 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert said == []
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def here() -> AsyncIterator[Folder]:
     """A folder for processes, and the end of them."""
     with folder() as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def node() -> AsyncIterator[Valkey]:
     """A running Valkey without a policy."""
     node = Valkey()

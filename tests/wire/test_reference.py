@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Status, Unary
+from seawall.rpc.reference import GrpcioServer
 from tests.wire.carried import MAX_MESSAGE, NAME, Tiny, call, carried, read_all, refusal, talk, until
 
 
@@ -192,10 +193,8 @@ async def test_a_burst_of_calls() -> None:
 async def test_an_address_that_is_taken() -> None:
     """It is an OSError that names the address."""
     async with carried(Tiny().rpc) as running:
-        from seawall.rpc.reference import GrpcioServer
-
         second = GrpcioServer([], [f"unix:{running.socket}/x"], max_message=1, on_error=lambda *_: None)
-        with pytest.raises(OSError, match="can't listen on unix:.*/x"):
+        with pytest.raises(OSError, match=r"can't listen on unix:.*/x"):
             await second.start()
 
 
