@@ -15,7 +15,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 def flags(environ: Mapping[str, str]) -> dict[str, Any]:
     """Give settings by name; empty where no variable of the Go service is set. Raises SettingError.
 
-    One GRPC_PORT or GRPC_UDS is one address, so one worker listens there. SEAWALL_STORE wins over REDIS_URL.
+    SEAWALL_STORE wins over REDIS_URL.
     """
     found: dict[str, Any] = {}
     if "RUNTIME_ROOT" in environ:
@@ -27,7 +27,6 @@ def flags(environ: Mapping[str, str]) -> dict[str, Any]:
     if found or "GRPC_PORT" in environ or "GRPC_UDS" in environ:
         uds = environ.get("GRPC_UDS")
         found["listen"] = f"unix:{uds}" if uds else _address(environ, "GRPC_HOST", "0.0.0.0", "GRPC_PORT", "8081")
-        found["workers"] = 1
         found["socket_dir"] = ""
         found["healthcheck"] = _address(environ, "HOST", "0.0.0.0", "PORT", "8080")
         found["http"] = _address(environ, "DEBUG_HOST", "127.0.0.1", "DEBUG_PORT", "6070")

@@ -21,6 +21,10 @@ from seawall.serve.supervisor import Supervisor
 @click.option("--socket-dir", metavar="DIR", help="Where the workers' sockets are made. [SEAWALL_SOCKET_DIR]")
 @click.option("--http", metavar="HOST:PORT", help="Address of /metrics, /healthz, /readyz, /version. [SEAWALL_HTTP]")
 @click.option("--grace", type=float, help="Seconds that running streams have on SIGTERM. [SEAWALL_GRACE]")
+@click.option(
+    "--listen", metavar="ADDRESS", help="host:port or unix:/path for meshes that know one address. [SEAWALL_LISTEN]"
+)
+@click.option("--transport", type=click.Choice(["own", "grpcio"]), help="gRPC stack. [SEAWALL_TRANSPORT]")
 @click.option("--service", "services", multiple=True, type=click.Choice(SERVICES), help="Run only these; default: all.")
 def command(
     policy_file: str | None,
@@ -29,6 +33,8 @@ def command(
     socket_dir: str | None,
     http: str | None,
     grace: float | None,
+    listen: str | None,
+    transport: str | None,
     services: tuple[str, ...],
 ) -> None:
     """Run the gate workers and the supervisor that keeps them.
@@ -48,6 +54,8 @@ def command(
             socket_dir=socket_dir,
             http=http,
             grace=grace,
+            listen=listen,
+            transport=transport,
             services=services or None,
         )
     except SettingError as e:

@@ -172,7 +172,7 @@ class StreamCall:
             return
         codec = self._connection.codec
         codec.send(self._sid, message)
-        if not self._full and len(message) + codec.queued(self._sid) > STREAM_HIGH:
+        if not self._full and codec.queued(self._sid) > STREAM_HIGH:
             self._full = True
             self._connection.congested(self)
             codec.pause(self._sid)
@@ -265,8 +265,12 @@ class StreamCall:
             self._empty()
 
     def _press(self, high: bool) -> None:
-        if self.on_pressure is not None:
+        if self.on_pressure is None:
+            return
+        try:
             self.on_pressure(high)
+        except Exception as e:
+            self._connection.report(self._call.path, e)
 
     def gone(self, reason: CloseReason) -> None:
         """The client, the connection or our time is over."""

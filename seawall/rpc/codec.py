@@ -9,24 +9,33 @@ connection: nothing raises out of `receive`.
 """
 
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import ngh2
 
 from seawall.rpc.contract import Status
-from seawall.rpc.framing import Headers, Metadata, framed, parse_timeout, trailers
+from seawall.rpc.framing import Assembly, Headers, Metadata, framed, goaway, parse_timeout, refusal, size_of, trailers
 
 _HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _OK = [(b"grpc-status", b"0")]
 SURPLUS = 1 << 20
 """Bytes that a client may send after our answer, before its stream is reset."""
 _IDENTITY = [(b"grpc-accept-encoding", b"identity")]
+_ATTACK = 4
+"""Metadata of this many times the limit ends the connection: below, one call is refused."""
+
+
+UNLIMITED_RESETS = (1 << 40, 1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one connection may cost. Sizes are bytes.
+
+    `connection_window` is far above `stream_window`: calls whose handlers are busy keep what they were sent, and must not
+    stop the calls beside them, for whose end they may be waiting.
 
     `resets`: (burst, per second) of RST_STREAM frames from the peer before the connection is closed. Envoy resets every
     finished headers-only ext_proc stream, so a socket that only Envoy reaches has no such limit; a public port has.
@@ -36,8 +45,8 @@ class Limits:
     max_metadata: int = 64 * 1024
     max_streams: int = 10_000
     stream_window: int = 1 << 20
-    connection_window: int = 1 << 24
-    resets: tuple[int, int] = (1 << 40, 1 << 40)
+    connection_window: int = 1 << 30
+    resets: tuple[int, int] = UNLIMITED_RESETS
 
 
 PUBLIC_RESETS = (1_000, 33)
@@ -54,7 +63,7 @@ class Opened(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One whole message. Its bytes count against the peer's window until `consumed`."""
+    """One whole message."""
 
     stream: int
     data: bytes
@@ -67,24 +76,26 @@ class HalfClosed(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A stream that we had not finished is over: reset by the peer, or ended by a fault of either side."""
+    """A stream that we had not finished is over: reset by the peer, or ended by a fault of either side.
+
+    With a status the peer has spoilt it, and is to be told so by `finish`.
+    """
 
     stream: int
+    status: Status | None = None
+    message: str = ""
 
 
 Event = Opened | Message | HalfClosed | Closed
 
 
-class _Stream:
+class _Stream(Assembly):
     """One call: bytes of an unfinished message, and how far our answer is."""
 
-    __slots__ = ("answered", "chunks", "done", "done_at", "half_closed", "have", "held", "need", "paused", "surplus")
+    __slots__ = ("answered", "done", "done_at", "half_closed", "held", "paused", "spoilt", "surplus")
 
     def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-        self.have = 0
-        self.need = 5
-        """Bytes of the next step: the prefix, or prefix and message."""
+        super().__init__()
         self.answered = False
         """Response headers are sent."""
         self.done = False
@@ -93,6 +104,8 @@ class _Stream:
         self.surplus = 0
         """Bytes that came after our answer."""
         self.half_closed = False
+        self.spoilt = False
+        """What still comes is dropped, and the handler knows."""
         self.paused = False
         self.held = 0
         """Bytes received while paused, which the peer does not get back into its window yet."""
@@ -108,7 +121,10 @@ class Codec:
         self._last_stream = 0
         self._takes = 0
         """How often bytes were taken: tells what was sent before from what waits."""
-        self._draining = False
+        self._draining = self._drained = False
+        self._within_frame = False
+        """What was taken last ended where its reader said, perhaps inside a frame."""
+        self._last_words = b""
         self.failed = False
         """The connection is at its end: write what `take` gives, then close."""
         self._connection = ngh2.Connection(
@@ -116,7 +132,8 @@ class Codec:
             ngh2.Configuration(
                 auto_window_update=False,
                 stream_reset_rate_limit=limits.resets,
-                max_inbound_header_list_size=limits.max_metadata,
+                max_inbound_header_list_size=limits.max_metadata * _ATTACK,
+                max_inbound_header_count=limits.max_metadata * _ATTACK // 32,
             ),
         )
         self._connection.initiate_connection(
@@ -137,13 +154,21 @@ class Codec:
         """Take bytes from the peer; the events that they complete, in order. Raises nothing for what a peer sends."""
         if self.failed:
             return []
-        connection = self._connection
         try:
-            connection.receive_data(data)
-        except ngh2.NGH2Error:
+            self._connection.receive_data(data)
+        except ngh2.NGH2Error as e:
             self.failed = True
+            if not self._within_frame:
+                flood = isinstance(e, ngh2.DenialOfServiceError)
+                self._last_words = goaway(
+                    self._last_stream, ngh2.ErrorCode.ENHANCE_YOUR_CALM if flood else ngh2.ErrorCode.PROTOCOL_ERROR
+                )
+        return self.settle()
+
+    def settle(self) -> list[Event]:
+        """After `take`: the events that our own frames led to, such as the reset of a stream or the end of it all."""
         events: list[Event] = []
-        for event in connection.events():
+        for event in self._connection.events():
             if isinstance(event, ngh2.DataReceived):
                 self._data(event.stream_id, event.data, event.end_stream, events)
             elif isinstance(event, ngh2.RequestReceived):
@@ -153,7 +178,7 @@ class Codec:
             elif isinstance(event, ngh2.TrailersReceived):
                 self._half_closed(event.stream_id, events)
             elif isinstance(event, ngh2.PingAcknowledged):
-                self._drained()
+                self.drained()
             elif isinstance(event, ngh2.ConnectionClosed):
                 self.failed = True
         if self.failed:
@@ -163,19 +188,25 @@ class Codec:
     def lost(self) -> list[Event]:
         """The connection is gone: the end of every call that is not over."""
         self.failed = True
-        events: list[Event] = [Closed(sid) for sid, stream in self._streams.items() if not stream.done]
+        events: list[Event] = [
+            Closed(sid) for sid, stream in self._streams.items() if not stream.done and not stream.spoilt
+        ]
         self._streams.clear()
         return events
 
     def take(self, amount: int | None = None) -> bytes:
-        """Bytes to write now, at most about `amount`."""
+        """Bytes to write now, at most `amount`; see `settle`."""
         self._takes += 1
+        if self._last_words:
+            out, self._last_words = self._last_words, b""
+            return out
         try:
-            return self._connection.data_to_send(amount)
+            out = self._connection.data_to_send(amount)
         except ngh2.NGH2Error:
-            # A peer that does not speak HTTP/2 at all: nothing can be said to it.
             self.failed = True
             return b""
+        self._within_frame = len(out) == amount
+        return out
 
     def answer(self, sid: int, message: bytes) -> None:
         """Send the one message of a unary call, and status OK."""
@@ -189,8 +220,7 @@ class Codec:
             connection.send_data(sid, framed(message))
             connection.send_trailers(sid, _OK)
         except ngh2.NGH2Error:
-            # Reset meanwhile: nghttp2 knew before its events told us.
-            return
+            return  # Reset meanwhile: nghttp2 knew before its events told us.
 
     def send(self, sid: int, message: bytes) -> None:
         """Send one message of a stream."""
@@ -205,13 +235,17 @@ class Codec:
         except ngh2.NGH2Error:
             return
 
-    def finish(self, sid: int, status: Status, message: str = "", extra: Headers = ()) -> None:
+    def finish(self, sid: int, status: Status, message: str = "") -> None:
         """End a call: by trailers, or by trailers alone where nothing was sent."""
         stream = self._streams.get(sid)
         if stream is None or stream.done:
             return
         stream.done, stream.done_at = True, self._takes
-        fields = [*trailers(status, message), *extra]
+        stream.chunks.clear()
+        self.resume(sid)
+        fields = trailers(status, message)
+        if status is Status.UNIMPLEMENTED:
+            fields += _IDENTITY
         try:
             if stream.answered:
                 self._connection.send_trailers(sid, fields)
@@ -252,25 +286,31 @@ class Codec:
         except ngh2.NGH2Error:
             self.failed = True
 
-    def _drained(self) -> None:
-        # The peer has seen the notice: what it opened before is here by now.
-        if self._draining and not self.failed:
-            try:
-                self._connection.send_goaway(0, last_stream_id=self._last_stream)
-            except ngh2.NGH2Error:
-                self.failed = True
+    def drained(self) -> None:
+        """The peer has seen the notice: what it opened before is here by now. The connection ends after the last call."""
+        if not self._draining or self._drained or self.failed:
+            return
+        self._drained = True
+        try:
+            self._connection.send_goaway()
+        except ngh2.NGH2Error:
+            self.failed = True
 
     def _request(self, sid: int, headers: Headers, ended: bool, events: list[Event]) -> None:
         stream = self._streams[sid] = _Stream()
         self._last_stream = sid
         fields = dict(headers)
-        refused = self._unreadable(fields)
-        if refused is not None:
-            http, status, message = refused
+        if (size := size_of(headers)) > self._limits.max_metadata:
+            self.finish(
+                sid, Status.RESOURCE_EXHAUSTED, f"{size} bytes of metadata, allowed are {self._limits.max_metadata}"
+            )
+            return
+        if (refused := refusal(fields, self._paths)) is not None:
+            http, why = refused
             if http:
                 self._refuse_http(sid, stream, http)
             else:
-                self.finish(sid, status, message, _IDENTITY if status is Status.UNIMPLEMENTED else ())
+                self.finish(sid, Status.UNIMPLEMENTED, why)
             return
         timeout = None
         if (text := fields.get(b"grpc-timeout")) is not None:
@@ -281,20 +321,6 @@ class Codec:
         events.append(Opened(sid, fields[b":path"].decode("latin-1"), Metadata(headers), timeout))
         if ended:
             self._half_closed(sid, events)
-
-    def _unreadable(self, fields: Mapping[bytes, bytes]) -> tuple[bytes, Status, str] | None:
-        if fields.get(b":method") != b"POST":
-            return b"405", Status.OK, ""
-        kind = fields.get(b"content-type", b"")
-        if not kind.startswith(b"application/grpc") or kind[16:17] not in (b"", b"+", b";"):
-            return b"415", Status.OK, ""
-        path = fields.get(b":path", b"").decode("latin-1")
-        if path not in self._paths:
-            return b"", Status.UNIMPLEMENTED, f"unknown method {path[:200]}"
-        encoding = fields.get(b"grpc-encoding", b"identity")
-        if encoding != b"identity":
-            return b"", Status.UNIMPLEMENTED, "only the identity encoding is supported"
-        return None
 
     def _refuse_http(self, sid: int, stream: _Stream, status: bytes) -> None:
         stream.done, stream.done_at = True, self._takes
@@ -317,59 +343,32 @@ class Codec:
             if stream.surplus > SURPLUS and self._takes > stream.done_at and not self.queued(sid):
                 # Our answer is complete and out, and the client goes on: stop it (RFC 9113 §8.1). Before the answer is out
                 # a reset would overtake it.
-                self._reset(sid, ngh2.ErrorCode.NO_ERROR)
+                with suppress(ngh2.NGH2Error):
+                    self._connection.reset_stream(sid, ngh2.ErrorCode.NO_ERROR)
+            return
+        if stream.spoilt:
             return
         if data:
-            self._messages(sid, stream, data, events)
+            messages: list[bytes] = []
+            fault = stream.add(data, self._limits.max_message, messages)
+            events += [Message(sid, message) for message in messages]
+            if fault is not None:
+                stream.spoilt = True
+                events.append(Closed(sid, *fault))
+                return
         if ended:
             self._half_closed(sid, events)
 
-    def _messages(self, sid: int, stream: _Stream, data: bytes, events: list[Event]) -> None:
-        stream.have += len(data)
-        if stream.have < stream.need:
-            stream.chunks.append(data)
-            return
-        if stream.chunks:
-            stream.chunks.append(data)
-            data = b"".join(stream.chunks)
-            stream.chunks = []
-        at, end = 0, len(data)
-        need = 5
-        while end - at >= 5:
-            flag = data[at]
-            size = int.from_bytes(data[at + 1 : at + 5], "big")
-            if flag:
-                status = Status.UNIMPLEMENTED if flag == 1 else Status.INTERNAL
-                self._fault(sid, status, "compressed message, only identity is supported", events)
-                return
-            if size > self._limits.max_message:
-                why = f"message of {size} bytes, allowed are {self._limits.max_message}"
-                self._fault(sid, Status.RESOURCE_EXHAUSTED, why, events)
-                return
-            if end - at < 5 + size:
-                need = 5 + size
-                break
-            events.append(Message(sid, data[at + 5 : at + 5 + size]))
-            at += 5 + size
-        stream.need = need
-        stream.have = end - at
-        if at < end:
-            stream.chunks.append(data[at:])
-
     def _half_closed(self, sid: int, events: list[Event]) -> None:
         stream = self._streams.get(sid)
-        if stream is None or stream.done or stream.half_closed:
+        if stream is None or stream.done or stream.spoilt or stream.half_closed:
             return
-        stream.half_closed = True
         if stream.have:
-            self._fault(sid, Status.INTERNAL, "the request ended inside a message", events)
+            stream.spoilt = True
+            events.append(Closed(sid, Status.INTERNAL, "the request ended inside a message"))
         else:
+            stream.half_closed = True
             events.append(HalfClosed(sid))
-
-    def _fault(self, sid: int, status: Status, message: str, events: list[Event]) -> None:
-        """End a call that its peer has spoilt; the handler is told that it is over."""
-        self.finish(sid, status, message, _IDENTITY if status is Status.UNIMPLEMENTED else ())
-        events.append(Closed(sid))
 
     def _over(self, sid: int, events: list[Event]) -> None:
         stream = self._streams.pop(sid, None)
@@ -377,17 +376,11 @@ class Codec:
             return
         if stream.held:
             self._give_back(sid, stream.held)
-        if not stream.done:
+        if not stream.done and not stream.spoilt:
             events.append(Closed(sid))
 
     def _give_back(self, sid: int, amount: int) -> None:
         try:
             self._connection.acknowledge_received_data(amount, sid)
-        except ngh2.NGH2Error:
-            return
-
-    def _reset(self, sid: int, code: int) -> None:
-        try:
-            self._connection.reset_stream(sid, code)
         except ngh2.NGH2Error:
             return

@@ -2,18 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from seawall.rpc.calls import StreamCall, UnaryCall
-from seawall.rpc.codec import Codec, Event, HalfClosed, Limits, Message, Opened
+from seawall.rpc.codec import Closed, Codec, Event, HalfClosed, Limits, Message, Opened
 from seawall.rpc.contract import Call, CloseReason, RpcError, Status, StreamOpener, Unary
 from seawall.rpc.tasks import ErrorSink
 
 WRITE_HIGH = 256 * 1024
 """Bytes in the transport's buffer above which nothing more is taken from the codec."""
 LINGER = 0.05
-"""Seconds that a drained connection without calls stays for a call that was on its way."""
+"""Seconds that a drained client has to tell that it has seen our notice."""
+LAST_WORDS = 1.0
+"""Seconds that a client of a connection that has failed has to read why."""
 Method = tuple[Unary | None, StreamOpener | None]
 
 
@@ -34,7 +36,9 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._flushing = False
         self._reading = False
-        self._draining = False
+        self.draining = False
+        self.on_lost: Callable[[], None] | None = None
+        """Called once when the connection has ended."""
 
     @property
     def calls(self) -> int:
@@ -62,6 +66,8 @@ class Connection(asyncio.Protocol):
         if isinstance(event, Opened):
             self._open(event)
             return
+        if isinstance(event, Closed) and event.status is not None:
+            self.codec.finish(event.stream, event.status, event.message)
         call = self._calls.get(event.stream)
         if call is None:
             return
@@ -102,8 +108,6 @@ class Connection(asyncio.Protocol):
     def over(self, sid: int) -> None:
         """A call has ended."""
         self._calls.pop(sid, None)
-        if self._draining and not self._calls:
-            self.loop.call_soon(self._leave)
 
     def touch(self) -> None:
         """Something was sent outside of a read: write at the end of this tick."""
@@ -115,7 +119,7 @@ class Connection(asyncio.Protocol):
         """Write what the codec has, as far as the client reads."""
         self._flushing = False
         transport, codec = self._transport, self.codec
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         while self._writable:
             out = codec.take(WRITE_HIGH)
@@ -124,9 +128,12 @@ class Connection(asyncio.Protocol):
             transport.write(out)
             if len(out) < WRITE_HIGH:
                 break
+        for event in codec.settle():
+            self._dispatch(event)
         if codec.failed:
             self.lost(CloseReason.CANCELLED)
             transport.close()
+            self.loop.call_later(LAST_WORDS, transport.abort)
         elif self._congested:
             for call in list(self._congested):
                 call.relieve()
@@ -151,10 +158,17 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: every call hears of it once."""
         del exc
-        self._open_connections.discard(self)
         self._transport = None
+        self.forget()
+
+    def forget(self) -> None:
+        """End what the connection stood for; also for one that never came to be."""
+        self._open_connections.discard(self)
         self.codec.lost()
         self.lost(CloseReason.CANCELLED)
+        tell, self.on_lost = self.on_lost, None
+        if tell is not None:
+            tell()
 
     def lost(self, reason: CloseReason) -> None:
         """End all calls."""
@@ -163,18 +177,15 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """Open no more calls; close once those that run are over."""
-        self._draining = True
-        self.codec.drain()
-        self.flush()
-        if not self._calls:
-            # One round trip, so that the last call that the client had on its way still finds us.
+        if not self.draining:
+            self.draining = True
+            self.codec.drain()
+            self.flush()
             self.loop.call_later(LINGER, self._leave)
 
     def _leave(self) -> None:
-        if not self._calls and self._transport is not None:
-            self.flush()
-            if self._transport is not None:
-                self._transport.close()
+        self.codec.drained()
+        self.flush()
 
     def cut(self) -> None:
         """Give up what still runs."""

@@ -1,6 +1,6 @@
 """What gRPC adds to HTTP/2 fields (grpc/doc/PROTOCOL-HTTP2.md): metadata, time-outs, status and message. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from struct import Struct
 
 from seawall.rpc.contract import Status
@@ -8,12 +8,82 @@ from seawall.rpc.contract import Status
 Headers = Sequence[tuple[bytes, bytes]]
 
 _PREFIX = Struct(">BI")
+_GOAWAY = Struct(">IBIII")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 def framed(message: bytes) -> bytes:
     """Put the prefix before a message: no compression, and its length."""
     return _PREFIX.pack(0, len(message)) + message
+
+
+class Assembly:
+    """Bytes of a message that is not whole yet."""
+
+    __slots__ = ("chunks", "have", "need")
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.have = 0
+        self.need = 5
+        """Bytes of the next step: the prefix, or prefix and message."""
+
+    def add(self, data: bytes, most: int, messages: list[bytes]) -> tuple[Status, str] | None:
+        """Append what is whole to `messages`. Returns what is wrong with the bytes; nothing may be added afterwards."""
+        self.have += len(data)
+        if self.have < self.need:
+            self.chunks.append(data)
+            return None
+        if self.chunks:
+            self.chunks.append(data)
+            data = b"".join(self.chunks)
+            self.chunks = []
+        at, end = 0, len(data)
+        need = 5
+        while end - at >= 5:
+            flag = data[at]
+            size = int.from_bytes(data[at + 1 : at + 5], "big")
+            if flag == 1:
+                return Status.UNIMPLEMENTED, "compressed message, only identity is supported"
+            if flag:
+                return Status.INTERNAL, f"message with flags {flag}"
+            if size > most:
+                return Status.RESOURCE_EXHAUSTED, f"message of {size} bytes, allowed are {most}"
+            if end - at < 5 + size:
+                need = 5 + size
+                break
+            messages.append(data[at + 5 : at + 5 + size])
+            at += 5 + size
+        self.need = need
+        self.have = end - at
+        if at < end:
+            self.chunks.append(data[at:])
+        return None
+
+
+def goaway(last_stream: int, code: int) -> bytes:
+    """A GOAWAY frame, for a connection whose codec is past writing one."""
+    return _GOAWAY.pack(8 << 8 | 7, 0, 0, last_stream, code)
+
+
+def refusal(fields: Mapping[bytes, bytes], paths: Container[str]) -> tuple[bytes, str] | None:
+    """Why a request can't be served: an HTTP status where it is not gRPC, else b"" and what is UNIMPLEMENTED."""
+    if fields.get(b":method") != b"POST":
+        return b"405", ""
+    kind = fields.get(b"content-type", b"")
+    if not kind.startswith(b"application/grpc") or kind[16:17] not in (b"", b"+", b";"):
+        return b"415", ""
+    path = fields.get(b":path", b"").decode("latin-1")
+    if path not in paths:
+        return b"", f"unknown method {path[:200]}"
+    if fields.get(b"grpc-encoding", b"identity") != b"identity":
+        return b"", "only the identity encoding is supported"
+    return None
+
+
+def size_of(headers: Headers) -> int:
+    """Size of a header list as RFC 9113 counts it (§6.5.2)."""
+    return len(b"".join(map(b"".join, headers))) + 32 * len(headers)
 
 
 class Metadata(Mapping[str, str]):

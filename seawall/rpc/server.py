@@ -6,17 +6,18 @@ and so does all that is sent within one tick of the loop.
 """
 
 import asyncio
-import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
+from seawall.rpc.address import bound, unlink_socket
 from seawall.rpc.codec import Limits
 from seawall.rpc.connection import Connection, Method
 from seawall.rpc.contract import RpcService
 from seawall.rpc.tasks import ErrorSink
+
+BACKLOG = 1024
 
 
 class CodecServer:
@@ -43,61 +44,76 @@ class CodecServer:
         self._addresses = addresses
         self._tls = tls
         self._servers: list[asyncio.Server] = []
+        self._adopted: set[Connection] = set()
+        self._draining = False
 
     async def start(self) -> None:
         """Listen on all addresses; raises OSError that names the one that can't be had."""
         loop = asyncio.get_running_loop()
         for address in self._addresses:
-            try:
-                if address.startswith("unix:"):
-                    server = await loop.create_unix_server(
-                        self._connection, sock=_bound(address.removeprefix("unix:")), backlog=1024
-                    )
-                else:
-                    host, _, port = address.rpartition(":")
-                    server = await loop.create_server(
-                        self._connection, host.strip("[]"), int(port), ssl=self._tls, backlog=1024
-                    )
-                    self.ports.append(server.sockets[0].getsockname()[1])
-            except OSError as e:
-                raise OSError(f"can't listen on {address}: {e.strerror or e}") from None
+            sock = bound(address)
+            if address.startswith("unix:"):
+                server = await loop.create_unix_server(self._connection, sock=sock, backlog=BACKLOG)
+            else:
+                server = await loop.create_server(self._connection, sock=sock, ssl=self._tls, backlog=BACKLOG)
+                self.ports.append(sock.getsockname()[1])
             self._servers.append(server)
 
     def _connection(self) -> Connection:
         return Connection(self.methods, self.limits, self.connections, self.on_error)
 
+    async def adopt(
+        self, sock: socket.socket, *, limits: Limits, tls: ssl.SSLContext | None, age: float, over: Callable[[], None]
+    ) -> None:
+        """Serve a connection that another process has accepted.
+
+        It has `limits` of its own and is told to go elsewhere after `age` seconds; `over` is called once when it ends.
+        """
+        loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+        connection = Connection(self.methods, limits, self.connections, self.on_error)
+        timer = loop.call_later(age, connection.drain)
+
+        def lost() -> None:
+            timer.cancel()
+            self._adopted.discard(connection)
+            over()
+
+        connection.on_lost = lost
+        self._adopted.add(connection)
+        try:
+            await loop.connect_accepted_socket(lambda: connection, sock, ssl=tls)
+        except (OSError, ssl.SSLError):
+            # The client went, or could not agree with our TLS.
+            sock.close()
+            connection.forget()
+        if self._draining:
+            connection.drain()
+
+    def shed(self, count: int) -> None:
+        """Tell some adopted connections to go elsewhere: those with the fewest calls, which are over soonest."""
+        staying = [c for c in self._adopted if not c.draining]
+        for connection in sorted(staying, key=lambda c: c.calls)[:count]:
+            connection.drain()
+
     async def drain(self, grace: float) -> None:
         """Send GOAWAY, wait up to `grace` seconds for running calls, cut the rest."""
+        self._draining = True
         for server in self._servers:
             server.close()
         for address in self._addresses:
             if address.startswith("unix:"):
-                _unlink_socket(address.removeprefix("unix:"))
-        for connection in list(self.connections):
-            connection.drain()
+                unlink_socket(address.removeprefix("unix:"))
         ends = time.monotonic() + grace
-        while self.connections and time.monotonic() < ends:
+        while True:
+            # One that was being accepted may come late.
+            for connection in list(self.connections):
+                connection.drain()
+            if not self.connections or time.monotonic() >= ends:
+                break
             await asyncio.sleep(min(0.02, max(0.0, ends - time.monotonic())))
         for connection in list(self.connections):
             connection.cut()
-        # Handlers whose awaitables were cancelled are told in the next turn of the loop.
+        # Handlers whose awaitables were cancelled are told in the next turns of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-
-
-def _bound(path: str) -> socket.socket:
-    """Bind a Unix socket, over one that a process left behind."""
-    _unlink_socket(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.bind(path)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _unlink_socket(path: str) -> None:
-    with contextlib.suppress(OSError):
-        if Path(path).is_socket():
-            Path(path).unlink()

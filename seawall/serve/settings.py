@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from seawall.policy.document import Engine
@@ -43,6 +43,16 @@ class Settings:
     http: str | None = "127.0.0.1:9902"
     healthcheck: str | None = None
     """`host:port` of /healthcheck, as envoyproxy/ratelimit has it."""
+    transport: Literal["own", "grpcio"] = "own"
+    """`grpcio` is the reference: one worker for each address, and several times the CPU."""
+    listen_resets: tuple[int, int] | None = (20_000, 5_000)
+    """(burst, per second) of streams that a client of `listen` may reset before its connection is closed; None: any."""
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    """PEM files for `listen`, read again when they change; a client CA makes client certificates a must."""
+    max_connection_age: float = 24 * 3600.0
+    """Seconds after which a connection of `listen` is told to go elsewhere, give or take a tenth."""
     services: tuple[str, ...] = SERVICES
     upstreams: tuple[tuple[str, str], ...] = ()
     max_hold: float = 120.0
@@ -72,6 +82,8 @@ class Settings:
         data = json.loads(text)
         data["services"] = tuple(data["services"])
         data["upstreams"] = tuple((url, kind) for url, kind in data["upstreams"])
+        if data["listen_resets"] is not None:
+            data["listen_resets"] = tuple(data["listen_resets"])
         return cls(**data)
 
 
@@ -83,6 +95,12 @@ VARIABLES = {
     "SEAWALL_SOCKET_DIR": "socket_dir",
     "SEAWALL_LISTEN": "listen",
     "SEAWALL_HTTP": "http",
+    "SEAWALL_TRANSPORT": "transport",
+    "SEAWALL_LISTEN_RESETS": "listen_resets",
+    "SEAWALL_TLS_CERT": "tls_cert",
+    "SEAWALL_TLS_KEY": "tls_key",
+    "SEAWALL_TLS_CLIENT_CA": "tls_client_ca",
+    "SEAWALL_MAX_CONNECTION_AGE": "max_connection_age",
     "SEAWALL_UPSTREAMS": "upstreams",
     "SEAWALL_MAX_HOLD": "max_hold",
     "SEAWALL_MAX_BODY": "max_body",
@@ -103,6 +121,7 @@ _BOUNDS = {
     "grace": (0, 86400, " seconds"),
     "check_interval": (0.2, 60, " seconds"),
     "slot_lease": (1, 3600, " seconds"),
+    "max_connection_age": (1, 365 * 86400, " seconds"),
 }
 """Least and most of each number, both allowed; with its unit."""
 _VARIABLE_OF = {name: variable for variable, name in VARIABLES.items()}
@@ -132,8 +151,10 @@ def _parsed(variable: str, name: str, text: str, kind: type) -> Any:
     try:
         if name == "max_body":
             return size(text)
-        if name == "http" and text in {"off", "none"}:
+        if name in {"http", "listen_resets"} and text in {"off", "none"}:
             return None
+        if name == "listen_resets":
+            return _resets(text)
         if kind is int:
             return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else _no_number()
         if kind is float:
@@ -141,6 +162,13 @@ def _parsed(variable: str, name: str, text: str, kind: type) -> Any:
     except ValueError as e:
         raise SettingError(f"{variable}: '{text[:100]}' can't be read; allowed: {e}") from None
     return text
+
+
+def _resets(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", text)
+    if found is None:
+        raise ValueError("off, or burst,per-second such as 20000,5000")
+    return int(found[1]), int(found[2])
 
 
 def _no_number() -> int:
@@ -177,9 +205,17 @@ def _checked(settings: Settings) -> Settings:
         settings = replace(settings, workers=1)
     if settings.log_level not in {"debug", "info", "warn", "error"}:
         raise SettingError(f"SEAWALL_LOG_LEVEL: '{settings.log_level}' is not allowed: debug, info, warn, error")
-    if settings.listen is not None and settings.workers != 1:
-        # Until connections can be handed from one address to several workers.
+    if settings.transport not in {"own", "grpcio"}:
+        raise SettingError(f"SEAWALL_TRANSPORT: '{settings.transport[:40]}' is not allowed: own, grpcio")
+    if settings.listen is not None and settings.workers != 1 and settings.transport == "grpcio":
+        # Only our own transport can be handed a connection that another process has accepted.
         settings = replace(settings, workers=1)
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise SettingError("SEAWALL_TLS_CERT and SEAWALL_TLS_KEY go together: one of them is missing")
+    if settings.tls_client_ca is not None and settings.tls_cert is None:
+        raise SettingError("SEAWALL_TLS_CLIENT_CA needs SEAWALL_TLS_CERT and SEAWALL_TLS_KEY")
+    if settings.tls_cert is not None and (settings.transport == "grpcio" or settings.listen is None):
+        raise SettingError("SEAWALL_TLS_CERT needs SEAWALL_LISTEN and the transport 'own'")
     if settings.listen is not None and not re.fullmatch("unix:/.+", settings.listen):
         host_port("SEAWALL_LISTEN", settings.listen)
     for name in ("http", "healthcheck"):

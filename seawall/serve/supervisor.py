@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from seawall.rpc.tasks import Tasks
 from seawall.serve.chores import Chores
 from seawall.serve.control import Line
 from seawall.serve.endpoints import Endpoints
+from seawall.serve.handoff import Distributor
 from seawall.serve.settings import Settings
 from seawall.telemetry.logfmt import Log
 from seawall.telemetry.metrics import Totals
@@ -61,6 +63,8 @@ class Supervisor:
         self._ever_served = False
         self._failed_starts = 0
         self._asking = asyncio.Lock()
+        hands_out = settings.listen is not None and settings.transport == "own"
+        self._distributor = Distributor(settings.listen or "") if hands_out else None
 
     async def run(self) -> int:
         """Supervise; the exit status."""
@@ -72,6 +76,8 @@ class Supervisor:
         endpoints = Endpoints(self.metrics, self.ready)
         try:
             await endpoints.start(self.settings.http, self.settings.healthcheck)
+            if self._distributor is not None:
+                self._distributor.listen()
         except OSError as e:
             self.log("error", "can't listen", error=e.strerror or str(e))
             self.log.close()
@@ -82,6 +88,8 @@ class Supervisor:
         keepers = [self._tasks.start(self._keep(child), f"worker {child.index}") for child in self._children]
         self._tasks.start(self._poll(), "poll")
         await asyncio.wait(keepers)
+        if self._distributor is not None:
+            self._distributor.close()
         await endpoints.stop()
         await self._tasks.cancel_all()
         await chores.close()
@@ -109,6 +117,8 @@ class Supervisor:
             status = await self._ended(child.process)
             self._totals.ended(str(child.process.pid))
             served, child.snapshot = child.snapshot is not None, None
+            if self._distributor is not None:
+                self._distributor.leave(child.index)
             if child.line is not None:
                 child.line.close()
                 child.line = None
@@ -120,7 +130,10 @@ class Supervisor:
                 Path(f"{self.settings.socket(child.index)}.{child.process.pid}").unlink(missing_ok=True)
             lived = time.monotonic() - child.started
             child.deaths = 1 if lived > STEADY else child.deaths + 1
-            self.log("error", "worker died", worker=f"w{child.index}", status=status, lived=lived)
+            if status == 0:
+                self.log("info", "worker left", worker=f"w{child.index}", lived=lived)
+            else:
+                self.log("error", "worker died", worker=f"w{child.index}", status=status, lived=lived)
             if not served and not self._ever_served:
                 self._failed_starts += 1
                 if self._failed_starts >= FAILED_STARTS:
@@ -146,32 +159,38 @@ class Supervisor:
 
     async def _start(self, child: _Child) -> None:
         ours, theirs = socket.socketpair()
+        inherited = [theirs]
+        if self._distributor is not None:
+            inherited.append(self._distributor.join(child.index))
         child.started = time.monotonic()
         child.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "seawall.serve.worker",
             str(child.index),
-            str(theirs.fileno()),
+            *(str(sock.fileno()) for sock in inherited),
             stdin=asyncio.subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[sock.fileno() for sock in inherited],
             env={**os.environ, "SEAWALL_WORKER_SETTINGS": self.settings.to_json()},
             start_new_session=True,
         )
-        theirs.close()
+        for sock in inherited:
+            sock.close()
         child.line = await Line.open(ours)
         if self._stopping.is_set():
             self._signal(child, signal.SIGINT)
 
     async def _poll(self) -> None:
         while True:
-            await self._ask_all()
+            await self._ask_all(self._children)
+            if self._distributor is not None:
+                self._distributor.rebalance()
             starting = any(c.snapshot is None or c.snapshot["state"] == "starting" for c in self._children)
             await asyncio.sleep(0.05 if starting else 1.0)
 
-    async def _ask_all(self) -> None:
+    async def _ask_all(self, children: Sequence[_Child]) -> None:
         async with self._asking:
-            await asyncio.gather(*(self._ask(child) for child in self._children))
+            await asyncio.gather(*(self._ask(child) for child in children))
 
     async def _ask(self, child: _Child) -> None:
         line, process = child.line, child.process
@@ -181,6 +200,9 @@ class Supervisor:
         if child.line is not line:
             return
         child.snapshot = snapshot
+        if self._distributor is not None:
+            # One that hangs gets no connections, and one that drains lets its own go.
+            self._distributor.taking(child.index, snapshot is not None and snapshot["state"] == "serving")
         if snapshot is None:
             self._totals.silent(str(process.pid))
             return
@@ -190,8 +212,13 @@ class Supervisor:
 
     async def metrics(self) -> Totals:
         """Fresh totals, with what only the supervisor counts."""
-        await self._ask_all()
-        own = {"counters": [["seawall_worker_restarts_total", [], self._restarts]]}
+        # One that has not answered yet is still starting, and would keep whoever asks waiting.
+        await self._ask_all([child for child in self._children if child.snapshot is not None])
+        counts = self._distributor.counts() if self._distributor is not None else {}
+        own = {
+            "counters": [["seawall_worker_restarts_total", [], self._restarts]],
+            "gauges": [["seawall_connections", [f"w{index}"], count] for index, count in counts.items()],
+        }
         self._totals.update("supervisor", own)
         return self._totals
 

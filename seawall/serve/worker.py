@@ -5,7 +5,9 @@ import contextlib
 import gc
 import importlib.metadata
 import os
+import random
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -17,11 +19,14 @@ import uvloop
 
 from seawall import __version__
 from seawall.policy.compile import digest_of
+from seawall.rpc.codec import UNLIMITED_RESETS, Limits
 from seawall.rpc.contract import Transport
 from seawall.rpc.reference import GrpcioServer
+from seawall.rpc.server import CodecServer
 from seawall.rpc.tasks import Tasks
 from seawall.serve import control
 from seawall.serve.gate import Gate, ServiceBuilder
+from seawall.serve.handoff import Receiver
 from seawall.serve.health import Health, State
 from seawall.serve.policies import Policies
 from seawall.serve.settings import Settings
@@ -49,7 +54,7 @@ def builders(names: Iterable[str]) -> dict[str, ServiceBuilder]:
 class Worker:
     """Start, serve, drain."""
 
-    def __init__(self, settings: Settings, index: int, control_fd: int | None):
+    def __init__(self, settings: Settings, index: int, control_fd: int | None = None, handoff_fd: int | None = None):
         self.settings = settings
         self.index = index
         self.name = f"{os.uname().nodename}-{index}-{os.getpid()}"
@@ -69,6 +74,7 @@ class Worker:
             self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
         )
         self._control_fd = control_fd
+        self._handoff_fd = handoff_fd
         self._stop = asyncio.Event()
         self._at_once = False
         self._dropped_told = 0
@@ -121,14 +127,32 @@ class Worker:
         self._stop.set()
 
     def _transport(self) -> tuple[Transport, "Listening | None"]:
-        listening = Listening(self.settings.socket(self.index)) if self.settings.socket_dir else None
+        settings = self.settings
+        listening = Listening(settings.socket(self.index)) if settings.socket_dir else None
         addresses = [f"unix:{listening.own}"] if listening else []
-        if self.settings.listen is not None:
-            addresses.append(self.settings.listen)
-        transport = GrpcioServer(
-            self._services, addresses, max_message=self.settings.max_body + MESSAGE_MARGIN, on_error=self._fault
-        )
-        return transport, listening
+        most = settings.max_body + MESSAGE_MARGIN
+        if settings.transport == "grpcio":
+            if settings.listen is not None:
+                addresses.append(settings.listen)
+            return GrpcioServer(self._services, addresses, max_message=most, on_error=self._fault), listening
+        # Only Envoy reaches the socket, and it resets every finished headers-only exchange: no limit on resets there.
+        server = CodecServer(self._services, addresses, max_message=most, on_error=self._fault)
+        if self._handoff_fd is not None:
+            self._receive_connections(server, Limits(most, resets=settings.listen_resets or UNLIMITED_RESETS))
+        return server, listening
+
+    def _receive_connections(self, server: CodecServer, limits: Limits) -> None:
+        """Take connections of `listen` from the supervisor, which accepts them for all workers."""
+        assert self._handoff_fd is not None
+        age = self.settings.max_connection_age
+
+        def take(sock: socket.socket) -> None:
+            # Spread, so that connections that came together don't all go together.
+            spread = age * random.uniform(0.9, 1.1)
+            self.tasks.start(server.adopt(sock, limits=limits, tls=None, age=spread, over=receiver.over), "adopt")
+
+        receiver = Receiver(self._handoff_fd, take, server.shed)
+        receiver.start()
 
     async def _become_serving(self, listening: "Listening | None") -> None:
         while self.policies.current is None:
@@ -267,9 +291,10 @@ def main() -> int:
     """Run a worker as its supervisor started it: settings by environment, control line by descriptor."""
     settings = Settings.from_json(os.environ.pop("SEAWALL_WORKER_SETTINGS"))
     index, control_fd = int(sys.argv[1]), int(sys.argv[2])
+    handoff_fd = int(sys.argv[3]) if len(sys.argv) > 3 else None
 
     async def run() -> int:
-        return await Worker(settings, index, control_fd).run()
+        return await Worker(settings, index, control_fd, handoff_fd).run()
 
     return uvloop.run(run())
 

@@ -64,6 +64,7 @@ METRICS: dict[str, Metric] = {
         Metric("seawall_faults_total", _C, "Faults of our own, each logged with its place.", ("where",)),
         Metric("seawall_log_dropped_total", _C, "Log lines dropped because the reader of the log was too slow."),
         Metric("seawall_workers", _G, "Workers by state (starting, serving, draining).", ("state",)),
+        Metric("seawall_connections", _G, "Client connections of SEAWALL_LISTEN that a worker holds.", ("worker",)),
         Metric("seawall_worker_restarts_total", _C, "Workers started again after they had died."),
     )
 }

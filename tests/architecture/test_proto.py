@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+from grpclib.reflection.v1 import reflection_pb2 as grpclib_reflection
 
-from seawall.proto.gen import common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2
+from seawall.proto.gen import common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2, reflection_pb2
 
 
 def envoys(package: str) -> Any:
@@ -36,7 +37,7 @@ google_rpc = envoys("google.rpc")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES: list[FileDescriptor] = [
-    m.DESCRIPTOR for m in (common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2)
+    m.DESCRIPTOR for m in (common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2, reflection_pb2)
 ]
 
 # Our full name (without `seawall.proto.`) to Envoy's class.
@@ -98,6 +99,8 @@ HEALTH = {
     "health.HealthCheckResponse": {"status": (1, "enum")},
     "health.HealthCheckResponse.ServingStatus": {"UNKNOWN": 0, "SERVING": 1, "NOT_SERVING": 2, "SERVICE_UNKNOWN": 3},
 }
+# Nor has it grpc.reflection; grpclib, which it rests on, has all of v1, and v1alpha differs by its name only.
+REFLECTION = {f"reflection.{m.name}": m for m in grpclib_reflection.DESCRIPTOR.message_types_by_name.values()}
 WELL_KNOWN: dict[str, Any] = {
     "google.protobuf.Struct": google.Struct,
     "google.protobuf.Duration": google.Duration,
@@ -156,7 +159,7 @@ def our_counterpart(field: FieldDescriptor) -> Any:
 
 
 def test_nothing_of_ours_is_missing_from_the_tables() -> None:
-    named = MESSAGES.keys() | ENUMS.keys() | HEALTH.keys()
+    named = MESSAGES.keys() | ENUMS.keys() | HEALTH.keys() | REFLECTION.keys()
     assert ALL_MESSAGES.keys() | ALL_ENUMS.keys() == named
 
 
@@ -198,6 +201,19 @@ def test_health_is_that_of_grpc(name: str) -> None:
         assert {v.name: v.number for v in ALL_ENUMS[name].values} == HEALTH[name]
     else:
         assert {f.name: (f.number, kind(f)) for f in ALL_MESSAGES[name].fields} == HEALTH[name]
+
+
+@pytest.mark.parametrize("name", REFLECTION)
+def test_reflection_is_that_of_grpc(name: str) -> None:
+    """Every field, none left out."""
+
+    def told(message: Any) -> dict[str, Any]:
+        return {
+            f.name: (f.number, kind(f), f.is_repeated, oneof(f), f.message_type and f.message_type.name)
+            for f in message.fields
+        }
+
+    assert told(ALL_MESSAGES[name]) == told(REFLECTION[name])
 
 
 def test_registered_names_are_ours() -> None:

@@ -37,7 +37,9 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", size
 def split(data: bytes) -> list[Frame]:
     """Whole frames; a rest is dropped."""
     found = list(cuts(data))
-    return [Frame(data[a + 3], data[a + 4], int.from_bytes(data[a + 5 : a + 9], "big"), data[a + 9 : b]) for a, b in found]
+    return [
+        Frame(data[a + 3], data[a + 4], int.from_bytes(data[a + 5 : a + 9], "big"), data[a + 9 : b]) for a, b in found
+    ]
 
 
 def cuts(data: bytes) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Small services over the handler contract, carried by the reference transport on a Unix socket, and a real client."""
+"""Small services over the handler contract, carried by either transport on a Unix socket, and a real client."""
 
 import asyncio
 import shutil
@@ -14,6 +14,7 @@ import grpc.aio
 
 from seawall.rpc.contract import Call, CloseReason, RpcService, Sender, Unary
 from seawall.rpc.reference import GrpcioServer
+from seawall.rpc.server import CodecServer
 
 NAME = "test.Tiny"
 MAX_MESSAGE = 1024 * 1024
@@ -82,13 +83,22 @@ class Tiny:
         return Counter(reason for stream in self.streams for reason in stream.ends)
 
 
+class Chosen:
+    """The transport that carries the services of the test that runs: see `conftest.transport`."""
+
+    kind: type[GrpcioServer] | type[CodecServer] = CodecServer
+
+
+transport = Chosen()
+
+
 class Carried:
     """A running server, and a client of it. `faults` is what the server told its owner."""
 
     def __init__(self, folder: Path, services: Sequence[RpcService], max_message: int):
         self.socket = folder / "s"
         self.faults: list[tuple[str, BaseException]] = []
-        self.server = GrpcioServer(
+        self.server = transport.kind(
             services,
             [f"unix:{self.socket}"],
             max_message=max_message,

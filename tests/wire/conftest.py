@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from seawall.rpc.reference import GrpcioServer
+from seawall.rpc.server import CodecServer
 from tests.store.node import Valkey
+from tests.wire import carried
 from tests.wire.processes import Folder, folder
 
 
@@ -19,6 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest.fixture(params=[CodecServer, GrpcioServer], ids=["own", "grpcio"])
+def transport(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run a test over each transport: what a client and a handler see must be the same."""
+    carried.transport.kind = request.param
+    yield
+    carried.transport.kind = CodecServer
 
 
 @pytest.fixture(autouse=True)

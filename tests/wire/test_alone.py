@@ -85,12 +85,8 @@ async def test_alone(here: Folder, module: str, service: str) -> None:
 
 
 async def process_status(channel: grpc.aio.Channel) -> grpc.StatusCode:
-    stream = Process(channel)
-    try:
-        await stream.request_headers()
-    except grpc.aio.AioRpcError as error:
-        return error.code()
-    return await stream.done()
+    # Nothing is written: a write that met the end would give the call a status of the client's own.
+    return await Process(channel).done()
 
 
 class Rules:

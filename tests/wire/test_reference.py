@@ -11,6 +11,8 @@ from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Status
 from seawall.rpc.reference import GrpcioServer
 from tests.wire.carried import MAX_MESSAGE, NAME, Tiny, call, carried, read_all, refusal, talk, until
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def later(handler: Callable[[bytes, Call], bytes]) -> Unary:
     """The same handler, answering by an awaitable."""

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+import pytest
 
 from seawall.rpc.contract import CloseReason
 from tests.wire.carried import Stream, Tiny, carried, read_all, refusal, talk, until
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 
 def readers_left() -> list[str]:

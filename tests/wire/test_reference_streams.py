@@ -12,6 +12,8 @@ import pytest
 from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Sender, Status
 from tests.wire.carried import MAX_MESSAGE, NAME, Stream, Tiny, carried, read_all, refusal, talk, until
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def fail(error: Exception) -> Any:
     raise error

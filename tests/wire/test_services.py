@@ -13,6 +13,8 @@ from tests.wire.as_envoy import AUTHZ, CHAT, EXT_PROC, LIMIT, RATELIMIT, check, 
 from tests.wire.carried import refusal
 from tests.wire.rooms import Rooms, rooms
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()

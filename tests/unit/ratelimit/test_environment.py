@@ -9,7 +9,6 @@ from seawall.store.address import parse
 ROOT = {"RUNTIME_ROOT": "/data"}
 ADDRESSES = {
     "listen": "0.0.0.0:8081",
-    "workers": 1,
     "socket_dir": "",
     "healthcheck": "0.0.0.0:8080",
     "http": "127.0.0.1:6070",

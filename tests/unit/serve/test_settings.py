@@ -50,6 +50,10 @@ KEY = "ab" * 32
         ("SEAWALL_LOG_LEVEL", "debug", "log_level", "debug"),
         ("SEAWALL_ENVOY_DIR", "/etc/envoy", "envoy_dir", "/etc/envoy"),
         ("SEAWALL_PROBE_KEY", KEY, "probe_key", KEY),
+        ("SEAWALL_TRANSPORT", "grpcio", "transport", "grpcio"),
+        ("SEAWALL_LISTEN_RESETS", "1000,33", "listen_resets", (1000, 33)),
+        ("SEAWALL_LISTEN_RESETS", "off", "listen_resets", None),
+        ("SEAWALL_MAX_CONNECTION_AGE", "1h", "max_connection_age", 3600.0),
     ],
 )
 def test_variable(variable: str, text: str, name: str, value: object) -> None:
@@ -61,7 +65,8 @@ def test_variable(variable: str, text: str, name: str, value: object) -> None:
 def test_every_variable_is_tried() -> None:
     """No variable is without a case above, or without a setting."""
     tried = {mark.args[1][i][0] for mark in test_variable.pytestmark for i in range(len(mark.args[1]))}
-    assert tried == set(VARIABLES)
+    together = {"SEAWALL_TLS_CERT", "SEAWALL_TLS_KEY", "SEAWALL_TLS_CLIENT_CA"}
+    assert tried | together == set(VARIABLES)
     assert set(VARIABLES.values()) <= {field.name for field in fields(Settings)}
 
 
@@ -156,9 +161,11 @@ def test_bad_flag(flags: dict[str, Any], variable: str) -> None:
 
 
 def test_one_worker() -> None:
-    """A store in memory, or one address to listen on, means one worker, whatever was asked for."""
+    """A store in memory, or one address on grpcio, means one worker, whatever was asked for."""
     assert from_environment({"SEAWALL_WORKERS": "8"}).workers == 1
-    assert from_environment({**REDIS, "SEAWALL_WORKERS": "8", "SEAWALL_LISTEN": "h:1"}).workers == 1
+    listen = {**REDIS, "SEAWALL_WORKERS": "8", "SEAWALL_LISTEN": "h:1"}
+    assert from_environment({**listen, "SEAWALL_TRANSPORT": "grpcio"}).workers == 1
+    assert from_environment(listen).workers == 8
     assert from_environment({**REDIS, "SEAWALL_WORKERS": "8"}).workers == 8
 
 
@@ -194,3 +201,28 @@ def test_engine_kinds() -> None:
 def test_host_port(text: str, pair: tuple[str, int]) -> None:
     """An address is a host and a port."""
     assert host_port("X", text) == pair
+
+
+TLS = {"SEAWALL_LISTEN": "h:1", "SEAWALL_TLS_CERT": "c.pem", "SEAWALL_TLS_KEY": "k.pem"}
+
+
+def test_tls() -> None:
+    """Certificate and key go together, with an address and our own transport; a client CA comes on top."""
+    settings = from_environment({**TLS, "SEAWALL_TLS_CLIENT_CA": "ca.pem"})
+    assert (settings.tls_cert, settings.tls_key, settings.tls_client_ca) == ("c.pem", "k.pem", "ca.pem")
+    assert Settings.from_json(settings.to_json()) == settings
+    for missing in TLS:
+        with pytest.raises(SettingError, match="SEAWALL_TLS_"):
+            from_environment({k: v for k, v in TLS.items() if k != missing})
+    for more in ({"SEAWALL_TRANSPORT": "grpcio"},):
+        with pytest.raises(SettingError, match="SEAWALL_TLS_CERT"):
+            from_environment({**TLS, **more})
+    with pytest.raises(SettingError, match="SEAWALL_TLS_CLIENT_CA"):
+        from_environment({"SEAWALL_TLS_CLIENT_CA": "ca.pem"})
+
+
+@pytest.mark.parametrize("text", ["many", "1", "1,2,3", "-1,2", "1,x"])
+def test_bad_resets(text: str) -> None:
+    """Anything but `off` and two numbers is refused by name."""
+    with pytest.raises(SettingError, match="SEAWALL_LISTEN_RESETS"):
+        from_environment({"SEAWALL_LISTEN_RESETS": text})
