@@ -22,7 +22,7 @@ class RequestHeaders:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The body. `end_of_stream` False: only as much of it as Envoy's buffer holds."""
+    """The whole body (BUFFERED). `end_of_stream` False: trailers follow it."""
 
     body: bytes
     end_of_stream: bool
@@ -63,13 +63,11 @@ class PassHeaders:
 
 @dataclass(frozen=True, slots=True)
 class AskForBody:
-    """Let the headers wait for the body, and keep the stream to the end of the answer.
+    """Let the headers wait for the whole body, and keep the stream to the end of the answer.
 
-    `partial`: its length was not told, so it may be larger than Envoy's buffer. BUFFERED would then wait for ever where
-    the buffer filled up before this answer (seen with 1.40); BUFFERED_PARTIAL sends what is there.
+    Always BUFFERED: with BUFFERED_PARTIAL Envoy (1.40) lets the headers go on to the router, which has no pool yet, when
+    the body is not complete at the time of this answer.
     """
-
-    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,22 +87,21 @@ class Exchange:
             return self._refuse(Refusal(Reason.ENCODING, message, "content-encoding"))
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > self._body_cap():
-            return self._refuse(self._too_large(int(length[:20]), whole=len(length) <= 20))
+            return self._refuse(self._too_large(int(length[:20])))
         if event.end_of_stream:
             return self._refuse(Refusal(Reason.MALFORMED, "The body is empty.", "body"))
         self.state = _State.BODY
         self._length_told = bool(length)
-        return [ev.AskForBody(partial=not length)]
+        return [ev.AskForBody()]
 
     def request_body(self, event: ev.RequestBody) -> list[ev.Command]:
         """Read the whole body, choose pool and caps, ask for a slot."""
         if self.state is not _State.BODY or self.endpoint is None:
             # Nothing passes beside the slot that is asked for.
             return [ev.PassBody()] if self.reached and self.state is not _State.OVER else []
-        # A body of told length comes whole, also where trailers are to follow it.
-        whole = event.end_of_stream or self._length_told
-        if len(event.body) > self._body_cap() or not whole:
-            return self._refuse(self._too_large(len(event.body), whole))
+        # It comes whole, without `end_of_stream` only where trailers are to follow it.
+        if len(event.body) > self._body_cap():
+            return self._refuse(self._too_large(len(event.body)))
         request = read_request(self.endpoint, event.body)
         if isinstance(request, Refusal):
             return self._refuse(request)
@@ -229,9 +228,8 @@ class Exchange:
     def _body_cap(self) -> int:
         return self.policy.prefilter.body_cap(self.class_)
 
-    def _too_large(self, size: int, whole: bool) -> Refusal:
-        shown = f"{size} bytes" if whole else f"{size} bytes or more"
-        message = f"The request body has {shown}; allowed for class '{self.class_}' are {self._body_cap()}."
+    def _too_large(self, size: int) -> Refusal:
+        message = f"The request body has {size} bytes; allowed for class '{self.class_}' are {self._body_cap()}."
         return Refusal(Reason.TOO_LARGE, message, "body")
 
     def _variant(self, name: str) -> Variant | Refusal:

@@ -67,7 +67,7 @@ def encode(reply: ev.Reply) -> bytes:
     if isinstance(reply, ev.PassResponseHeaders):
         return _STREAM_ANSWER if reply.stream_body else _PASS_ANSWER
     if isinstance(reply, ev.AskForBody):
-        return _ASK_FOR_PART if reply.partial else _ASK_FOR_BODY
+        return _ASK_FOR_BODY
     if isinstance(reply, ev.PassTrailers):
         return _PASS_RESPONSE_TRAILERS if reply.response else _PASS_REQUEST_TRAILERS
     response = _Response()
@@ -99,11 +99,11 @@ def _mutate(mutation: ext_proc_pb2.HeaderMutation, headers: Iterable[tuple[str, 
     mutation.remove_headers.extend(remove)
 
 
-def _ask_for_body(partial: bool) -> bytes:
+def _ask_for_body() -> bytes:
     response = _Response()
     response.request_headers.SetInParent()
     response.mode_override.request_header_mode = _Mode.SEND
-    response.mode_override.request_body_mode = _Mode.BUFFERED_PARTIAL if partial else _Mode.BUFFERED
+    response.mode_override.request_body_mode = _Mode.BUFFERED
     response.mode_override.response_header_mode = _Mode.SEND
     response.mode_override.response_trailer_mode = _Mode.SEND
     return response.SerializeToString()
@@ -125,6 +125,6 @@ def _trailers(response: bool) -> bytes:
     return message.SerializeToString()
 
 
-_ASK_FOR_BODY, _ASK_FOR_PART = _ask_for_body(False), _ask_for_body(True)
+_ASK_FOR_BODY = _ask_for_body()
 _STREAM_ANSWER, _PASS_ANSWER = _answer(True), _answer(False)
 _PASS_RESPONSE_TRAILERS, _PASS_REQUEST_TRAILERS = _trailers(True), _trailers(False)

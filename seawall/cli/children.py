@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 BACKOFF = 0.5
 BACKOFF_MAX = 5.0
 STEADY = 10.0
-STOP_TIME = 5.0
+STOP_TIME = 8.0
 """Seconds that children have to end before they are killed."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -32,6 +32,8 @@ from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.store import open_control
 from seawall.store.contract import StoreUnavailable
 
+ENGINE_TIME = 20.0
+"""Seconds that an engine has to list its models."""
 START_TIME = 60.0
 """Seconds after which a gate that is not up has failed."""
 ENGINES = 2
@@ -69,6 +71,8 @@ class LocalGate:
         """Start everything and wait until a test request has passed the whole chain. Raises Failure; see `stop`."""
         envoy = binaries.envoy()
         taken(LOOPBACK, self.wishes.port)
+        if self.wishes.redis == "memory":
+            raise Failure("--redis: a gate of several processes needs a Redis: redis://host:port or unix:///path")
         if self.wishes.redis is not None:
             in_force(self.wishes.redis)
         redis_port = free_port(6379 + 10000)
@@ -206,10 +210,12 @@ class LocalGate:
                 if (status := child.ended()) is not None:
                     raise Failure(f"{child.recipe.name} ended with status {status}: {child.last_words()}")
             if time.monotonic() > deadline:
-                raise Failure(f"not up after {START_TIME:.0f} s: waiting for {waiting}; logs: {self.told['logs']}")
+                raise Failure(f"not up after {START_TIME:.0f} s: waiting for {waiting}; --config-dir keeps the logs")
             if not self.told["model"]:
                 waiting = f"engine {self.told['engines'][0]}" if self.told["engines"] else "engines"
                 self.told["model"] = next(iter(policy.models), None) or first_model(self.told["engines"])
+                if not self.told["model"] and time.monotonic() > deadline - START_TIME + ENGINE_TIME:
+                    raise Failure(f"no engine lists a model at {', '.join(self.told['engines'])}/v1/models")
                 continue
             waiting = "workers"
             if not workers_ready(str(settings.http), settings.workers):

@@ -122,6 +122,9 @@ def push(
     name, raw = _read(file)
     try:
         loaded = _load(raw, name, max_body)
+        if loaded.root is None:
+            # Valid, and it would lock everybody out: most likely a pipe whose first command failed.
+            raise Failure(f"{name}: the document is empty; nothing changed")
         text = raw.decode("utf-8")
         build_policy(loaded, digest_of(text))
     except PolicyError as e:

@@ -26,8 +26,11 @@ def runtime_dir() -> Path:
     """The user's runtime directory of ours, made with mode 0700 where it is missing."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     path = Path(base) / "seawall" if base else Path(tempfile.gettempdir()) / f"seawall-{os.getuid()}"
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
+    except OSError as e:
+        raise Failure(f"the runtime directory {path} can't be made: {e.strerror}; set XDG_RUNTIME_DIR") from None
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
         # In a shared /tmp someone else could have made it first.
         raise Failure(f"{path} belongs to someone else; set XDG_RUNTIME_DIR to a directory of yours")

@@ -12,6 +12,7 @@ from seawall.policy.compile import compile_policy
 from seawall.policy.mistake import PolicyError
 from seawall.serve.settings import SERVICES, SettingError, Settings, from_environment, unknown_variables
 from seawall.serve.supervisor import Supervisor
+from seawall.serve.worker import certificates
 
 
 @click.command()
@@ -69,6 +70,10 @@ def supervise(settings: Settings) -> int:
         check_policy_file(settings)
     elif settings.store == "memory" and settings.limit_files is None:
         raise Failure("with the store 'memory' a policy file is needed: --policy FILE or SEAWALL_POLICY")
+    try:
+        certificates(settings)
+    except ValueError as e:
+        raise Failure(f"SEAWALL_TLS_CERT: {e}") from None
     if settings.socket_dir:
         try:
             Path(settings.socket_dir).mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
 """`seawall up`: one command, and a whole gate runs here."""
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,12 +25,15 @@ from seawall.cli.running import publish, runtime_dir
 READY_FD = "SEAWALL_UP_READY_FD"
 """Set for the process that `--detach` leaves behind: where it says that it is up, or why not."""
 
+REDIS = "SEAWALL_UP_REDIS"
+"""The URL of --redis for the process that `--detach` leaves behind: it may hold a password, and anyone can see argv."""
+
 
 @click.command()
 @click.option("--policy", type=click.Path(path_type=Path), help="Policy to start with; default: the demo policy.")
 @click.option("--port", type=click.IntRange(1, 65535), default=10000, show_default=True, help="Envoy's listener.")
 @click.option("--workers", type=click.IntRange(1, 256), help="Worker processes; default: one a core.")
-@click.option("--redis", "redis_url", metavar="URL", help="Use this Redis instead of an embedded Valkey.")
+@click.option("--redis", "redis_url", metavar="URL", envvar=REDIS, help="Use this Redis instead of an embedded Valkey.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="URL", help="A real engine instead of the simulators.")
 @click.option("--config-dir", type=click.Path(path_type=Path), help="Where configuration, sockets, data and logs go.")
 @click.option("--detach", is_flag=True, help="Return once it is up; stop it with 'seawall down'.")
@@ -54,9 +59,10 @@ def command(
       seawall up --upstream http://127.0.0.1:8000
     """
     if detach:
-        _detach(as_json)
+        _detach(as_json, redis_url)
         return
     parent = os.environ.pop(READY_FD, None)
+    os.environ.pop(REDIS, None)
     stopped = threading.Event()
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: stopped.set())
@@ -91,8 +97,18 @@ def _run(gate: LocalGate, stopped: threading.Event, as_json: bool, parent: str |
 def _directory(given: Path | None) -> Iterator[Path]:
     """The directory of a gate: the user's, kept, or one of ours, removed at the end."""
     if given is not None:
-        given.mkdir(parents=True, exist_ok=True)
-        yield given.resolve()
+        try:
+            given.mkdir(parents=True, exist_ok=True)
+            lock = (given / "lock").open("w")
+        except OSError as e:
+            raise Failure(f"--config-dir: {given} can't be used: {e.strerror}") from None
+        with lock:
+            try:
+                # Two gates in one directory would take each other's sockets and data.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Failure(f"--config-dir: another gate of 'seawall up' runs in {given}") from None
+            yield given.resolve()
         return
     base = runtime_dir()
     for left in base.glob("gate-*"):
@@ -107,13 +123,22 @@ def _directory(given: Path | None) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _detach(as_json: bool) -> None:
-    """Start ourselves again in the background and wait for its word."""
+def _without_redis(argv: list[str]) -> list[str]:
+    kept, skip = [], False
+    for arg in argv:
+        if not skip and arg != "--redis" and not arg.startswith("--redis="):
+            kept.append(arg)
+        skip = arg == "--redis" and not skip
+    return kept
+
+
+def _detach(as_json: bool, redis_url: str | None) -> None:
+    """Start ourselves again in the background and wait for its word; it does not outlive us before it is up."""
     ours, theirs = os.pipe()
-    argv = [arg for arg in sys.argv[1:] if arg not in {"--detach", "--json"}]
+    argv = _without_redis([arg for arg in sys.argv[1:] if arg not in {"--detach", "--json"}])
     child = subprocess.Popen(
         [sys.executable, "-m", "seawall", *argv],
-        env={**os.environ, READY_FD: str(theirs)},
+        env={**os.environ, READY_FD: str(theirs), **({REDIS: redis_url} if redis_url else {})},
         pass_fds=[theirs],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -121,6 +146,8 @@ def _detach(as_json: bool) -> None:
         start_new_session=True,
     )
     os.close(theirs)
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, signal.default_int_handler)
     try:
         with os.fdopen(ours, encoding="utf-8") as pipe:
             word = pipe.readline()
@@ -138,9 +165,12 @@ def _detach(as_json: bool) -> None:
 
 
 def _tell(fd: str, word: dict[str, Any]) -> None:
-    """Tell the `--detach` that started us, once."""
-    with contextlib.suppress(OSError), os.fdopen(int(fd), "w", encoding="utf-8") as pipe:
-        pipe.write(json.dumps(word) + "\n")
+    """Tell the `--detach` that started us, once; Failure when it is not there any more."""
+    try:
+        with os.fdopen(int(fd), "w", encoding="utf-8") as pipe:
+            pipe.write(json.dumps(word) + "\n")
+    except OSError:
+        raise Failure("whoever started this gate has gone") from None
 
 
 def demo_policy() -> Path:
@@ -154,6 +184,7 @@ def demo_policy() -> Path:
 
 def show(told: dict[str, Any], as_json: bool, stop: str) -> None:
     """Print what runs where, how to use it, and what stops it."""
+    told = {**told, "redis": without_password(told["redis"])}
     if as_json:
         click.echo(json.dumps(told))
         return
@@ -175,6 +206,11 @@ def show(told: dict[str, Any], as_json: bool, stop: str) -> None:
         click.echo(f"key of class {class_}: {secret}")
     click.echo(usage(told["listener"], key, told["model"], told["redis"]))
     click.echo(f"Stop: {stop}.")
+
+
+def without_password(url: str) -> str:
+    """Show a Redis URL to whoever looks over a shoulder."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
 def usage(listener: str, key: str, model: str, redis: str) -> str:

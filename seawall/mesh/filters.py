@@ -31,10 +31,12 @@ def early_mutations() -> list[core_v3.TypedExtensionConfig]:
     mutations = [
         mutation_rules_v3.HeaderMutation(
             remove_on_match=mutation_rules_v3.HeaderMutationRemoveOnMatch(
-                key_matcher=matcher_v3.StringMatcher(prefix=names.CONTROL_PREFIX, ignore_case=True)
+                # With `_` for `-` too: servers of the CGI kind read both as one header.
+                key_matcher=matcher_v3.StringMatcher(
+                    safe_regex=matcher_v3.RegexMatcher(regex="(?i)(x[-_]seawall[-_]|x[-_]vllm[-_]priority$).*")
+                )
             )
         ),
-        mutation_rules_v3.HeaderMutation(remove=names.PRIORITY_HEADER),
     ]
     return [
         extension(

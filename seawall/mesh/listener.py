@@ -43,6 +43,8 @@ def listener(
     return listener_v3.Listener(
         name="edge",
         address=core_v3.Address(socket_address=core_v3.SocketAddress(address=settings.host, port_value=settings.port)),
+        # With SO_REUSEPORT a second Envoy on the port would share its connections instead of failing to start.
+        enable_reuse_port=False,
         # The cap of a body that ext_proc asks for whole: 413 above it. The default is 1 MiB.
         per_connection_buffer_limit_bytes=settings.max_body,
         filter_chains=[

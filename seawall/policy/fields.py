@@ -216,7 +216,16 @@ UnitName = Annotated[str, BeforeValidator(_unit)]
 Name = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9._:/@+-]{1,128}", NAME))]
 Label = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", LABEL))]
 PoolName = Annotated[str, BeforeValidator(_named(r"[a-z0-9][a-z0-9._-]{0,62}", POOL))]
-HeaderName = Annotated[str, BeforeValidator(_named(r"(?!x-seawall-)[a-z0-9!#$%&'*+.^_`|~-]{1,64}", HEADER, lower=True))]
+HeaderName = Annotated[
+    str,
+    BeforeValidator(
+        _named(
+            r"(?!x-seawall-|(?:host|connection|content-[a-z]+|transfer-encoding|te|x-request-id|user-agent|accept|x-forwarded-[a-z]+)$)[a-z0-9!#$%&'*+.^_`|~-]{1,64}",
+            HEADER,
+            lower=True,
+        )
+    ),
+]
 ModelName = Annotated[str, BeforeValidator(_named(r"[!-~]{1,256}", MODEL))]
 Release = Annotated[str, BeforeValidator(_named(RELEASE_PATTERN.pattern, RELEASE))]
 Digest = Annotated[str, BeforeValidator(_digest)]

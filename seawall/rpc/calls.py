@@ -5,6 +5,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, Protocol
 
 from seawall.rpc.codec import Codec
@@ -45,9 +46,11 @@ def begun(loop: asyncio.AbstractEventLoop, work: Awaitable[Any]) -> "asyncio.Fut
     """Run what a handler returned: a future as it is, anything else as a task, eager where Python can."""
     if isinstance(work, asyncio.Future):
         return work
+    # A coroutine as it is: wrapped, one that is cancelled before it began would never be awaited.
+    coroutine = work if isinstance(work, CoroutineType) else _awaited(work)
     if EAGER:
-        return asyncio.Task(_awaited(work), loop=loop, eager_start=True)  # type: ignore[call-arg,unused-ignore]
-    return loop.create_task(_awaited(work))
+        return asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg,unused-ignore]
+    return loop.create_task(coroutine)
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
@@ -140,6 +143,7 @@ class StreamCall:
     """A bidirectional call; also the sender that its handler writes through."""
 
     __slots__ = (
+        "_begun",
         "_call",
         "_closed",
         "_connection",
@@ -147,6 +151,7 @@ class StreamCall:
         "_full",
         "_inbox",
         "_sid",
+        "_timer",
         "_work",
         "handler",
         "on_pressure",
@@ -161,10 +166,27 @@ class StreamCall:
         self._inbox: deque[bytes | None] = deque()
         """What came while the handler was busy or its client did not read; None is the half-close."""
         self._work: asyncio.Future[Any] | None = None
+        self._begun = False
+        """There is a handler."""
         self._finished: CloseReason | None = None
         self._closed = False
         self._full = False
+        self._timer: asyncio.TimerHandle | None = None
         self.on_pressure: Callable[[bool], None] | None = None
+
+    def begin(self, handler: StreamHandler) -> None:
+        """Serve it from now on, until its deadline at most."""
+        self.handler = handler
+        self._begun = True
+        if self._finished is not None:
+            # Already finished, as it was opened.
+            self._close(self._finished)
+        elif self._call.deadline is not None:
+            left = max(0.0, self._call.deadline - time.monotonic())
+            self._timer = self._connection.loop.call_later(left, self._too_late)
+
+    def _too_late(self) -> None:
+        self._finish(Status.DEADLINE_EXCEEDED, "deadline exceeded", CloseReason.CANCELLED)
 
     def send(self, message: bytes) -> None:
         """See `contract.Sender`."""
@@ -216,7 +238,12 @@ class StreamCall:
         except Exception as e:
             self._failed(e)
         else:
-            if waiting is not None and not self._closed:
+            if self._closed:
+                if isinstance(waiting, CoroutineType):
+                    waiting.close()
+                elif isinstance(waiting, asyncio.Future):
+                    waiting.cancel()
+            elif waiting is not None:
                 work = begun(self._connection.loop, waiting)
                 if work.done():
                     self._awaited(work)
@@ -280,6 +307,8 @@ class StreamCall:
 
     def _end(self, reason: CloseReason) -> None:
         """Tell the handler, after what it waits for has been cancelled."""
+        if self._timer is not None:
+            self._timer.cancel()
         work, self._work = self._work, None
         if work is None:
             self._close(reason)
@@ -289,7 +318,7 @@ class StreamCall:
         work.cancel()
 
     def _close(self, reason: CloseReason) -> None:
-        if self._closed:
+        if self._closed or not self._begun:
             return
         self._closed = True
         self._inbox.clear()

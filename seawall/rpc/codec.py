@@ -116,7 +116,8 @@ class Codec:
 
     def __init__(self, paths: Container[str], limits: Limits):
         self._paths = paths
-        self._limits = limits
+        self._max_message = limits.max_message
+        self._max_metadata = limits.max_metadata
         self._streams: dict[int, _Stream] = {}
         self._last_stream = 0
         self._takes = 0
@@ -300,10 +301,8 @@ class Codec:
         stream = self._streams[sid] = _Stream()
         self._last_stream = sid
         fields = dict(headers)
-        if (size := size_of(headers)) > self._limits.max_metadata:
-            self.finish(
-                sid, Status.RESOURCE_EXHAUSTED, f"{size} bytes of metadata, allowed are {self._limits.max_metadata}"
-            )
+        if (size := size_of(headers)) > self._max_metadata:
+            self.finish(sid, Status.RESOURCE_EXHAUSTED, f"{size} bytes of metadata, allowed are {self._max_metadata}")
             return
         if (refused := refusal(fields, self._paths)) is not None:
             http, why = refused
@@ -349,12 +348,11 @@ class Codec:
         if stream.spoilt:
             return
         if data:
-            messages: list[bytes] = []
-            fault = stream.add(data, self._limits.max_message, messages)
-            events += [Message(sid, message) for message in messages]
-            if fault is not None:
+            for message in stream.add(data, self._max_message):
+                events.append(Message(sid, message))  # noqa: PERF401 - it is one, most often
+            if stream.fault is not None:
                 stream.spoilt = True
-                events.append(Closed(sid, *fault))
+                events.append(Closed(sid, *stream.fault))
                 return
         if ended:
             self._half_closed(sid, events)

@@ -16,6 +16,8 @@ LINGER = 0.05
 """Seconds that a drained client has to tell that it has seen our notice."""
 LAST_WORDS = 1.0
 """Seconds that a client of a connection that has failed has to read why."""
+STALL = 60.0
+"""Seconds in which a client must read something of what waits for it, or it is given up."""
 Method = tuple[Unary | None, StreamOpener | None]
 
 
@@ -34,6 +36,7 @@ class Connection(asyncio.Protocol):
         self._congested: set[StreamCall] = set()
         self._transport: asyncio.Transport | None = None
         self._writable = True
+        self._stalled: asyncio.TimerHandle | None = None
         self._flushing = False
         self._reading = False
         self.draining = False
@@ -88,13 +91,14 @@ class Connection(asyncio.Protocol):
         assert opener is not None
         stream = StreamCall(self, event.stream, call)
         try:
-            stream.handler = opener(call, stream)
+            handler = opener(call, stream)
         except RpcError as e:
             self.codec.finish(event.stream, e.status, e.message)
         except Exception as e:
             self.fault(event.stream, call.path, e)
         else:
             self._calls[event.stream] = stream
+            stream.begin(handler)
 
     def fault(self, sid: int, path: str, error: BaseException) -> None:
         """A handler raised: the log is told what, the client only that."""
@@ -131,7 +135,6 @@ class Connection(asyncio.Protocol):
         for event in codec.settle():
             self._dispatch(event)
         if codec.failed:
-            self.lost(CloseReason.CANCELLED)
             transport.close()
             self.loop.call_later(LAST_WORDS, transport.abort)
         elif self._congested:
@@ -149,16 +152,25 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the loop: the client does not read."""
         self._writable = False
+        if self._transport is not None:
+            self._stalled = self.loop.call_later(STALL, self._transport.abort)
 
     def resume_writing(self) -> None:
         """Called by the loop."""
         self._writable = True
+        self._stop_waiting()
         self.flush()
+
+    def _stop_waiting(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: every call hears of it once."""
         del exc
         self._transport = None
+        self._stop_waiting()
         self.forget()
 
     def forget(self) -> None:

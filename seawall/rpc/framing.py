@@ -8,6 +8,7 @@ from seawall.rpc.contract import Status
 Headers = Sequence[tuple[bytes, bytes]]
 
 _PREFIX = Struct(">BI")
+_prefix = _PREFIX.unpack_from
 _GOAWAY = Struct(">IBIII")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
@@ -20,45 +21,51 @@ def framed(message: bytes) -> bytes:
 class Assembly:
     """Bytes of a message that is not whole yet."""
 
-    __slots__ = ("chunks", "have", "need")
+    __slots__ = ("chunks", "fault", "have", "need")
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
         self.have = 0
         self.need = 5
         """Bytes of the next step: the prefix, or prefix and message."""
+        self.fault: tuple[Status, str] | None = None
 
-    def add(self, data: bytes, most: int, messages: list[bytes]) -> tuple[Status, str] | None:
-        """Append what is whole to `messages`. Returns what is wrong with the bytes; nothing may be added afterwards."""
-        self.have += len(data)
-        if self.have < self.need:
+    def add(self, data: bytes, most: int) -> list[bytes]:
+        """Return the messages that are whole now; `fault` is set by bytes that are none, and then nothing may be added."""
+        have = self.have = self.have + len(data)
+        if have < self.need:
             self.chunks.append(data)
-            return None
+            return []
         if self.chunks:
             self.chunks.append(data)
             data = b"".join(self.chunks)
             self.chunks = []
-        at, end = 0, len(data)
-        need = 5
-        while end - at >= 5:
-            flag = data[at]
-            size = int.from_bytes(data[at + 1 : at + 5], "big")
-            if flag == 1:
-                return Status.UNIMPLEMENTED, "compressed message, only identity is supported"
-            if flag:
-                return Status.INTERNAL, f"message with flags {flag}"
-            if size > most:
-                return Status.RESOURCE_EXHAUSTED, f"message of {size} bytes, allowed are {most}"
-            if end - at < 5 + size:
+        messages: list[bytes] = []
+        at, need = 0, 5
+        while have - at >= 5:
+            flag, size = _prefix(data, at)
+            end = at + 5 + size
+            if flag or size > most:
+                self.fault = _fault(flag, size, most)
+                return messages
+            if end > have:
                 need = 5 + size
                 break
-            messages.append(data[at + 5 : at + 5 + size])
-            at += 5 + size
+            messages.append(data[at + 5 : end])
+            at = end
         self.need = need
-        self.have = end - at
-        if at < end:
+        self.have = have - at
+        if at < have:
             self.chunks.append(data[at:])
-        return None
+        return messages
+
+
+def _fault(flag: int, size: int, most: int) -> tuple[Status, str]:
+    if flag == 1:
+        return Status.UNIMPLEMENTED, "compressed message, only identity is supported"
+    if flag:
+        return Status.INTERNAL, f"message with flags {flag}"
+    return Status.RESOURCE_EXHAUSTED, f"message of {size} bytes, allowed are {most}"
 
 
 def goaway(last_stream: int, code: int) -> bytes:

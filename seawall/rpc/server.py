@@ -18,6 +18,8 @@ from seawall.rpc.contract import RpcService
 from seawall.rpc.tasks import ErrorSink
 
 BACKLOG = 1024
+HANDSHAKE_TIME = 10.0
+"""Seconds that a client has for its TLS handshake: until it is done no other limit counts it."""
 
 
 class CodecServer:
@@ -55,7 +57,13 @@ class CodecServer:
             if address.startswith("unix:"):
                 server = await loop.create_unix_server(self._connection, sock=sock, backlog=BACKLOG)
             else:
-                server = await loop.create_server(self._connection, sock=sock, ssl=self._tls, backlog=BACKLOG)
+                server = await loop.create_server(
+                    self._connection,
+                    sock=sock,
+                    ssl=self._tls,
+                    backlog=BACKLOG,
+                    ssl_handshake_timeout=HANDSHAKE_TIME if self._tls else None,
+                )
                 self.ports.append(sock.getsockname()[1])
             self._servers.append(server)
 
@@ -82,7 +90,9 @@ class CodecServer:
         connection.on_lost = lost
         self._adopted.add(connection)
         try:
-            await loop.connect_accepted_socket(lambda: connection, sock, ssl=tls)
+            await loop.connect_accepted_socket(
+                lambda: connection, sock, ssl=tls, ssl_handshake_timeout=HANDSHAKE_TIME if tls else None
+            )
         except (OSError, ssl.SSLError):
             # The client went, or could not agree with our TLS.
             sock.close()

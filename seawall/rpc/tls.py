@@ -22,7 +22,7 @@ class Certificates:
 
     def __init__(self, cert: str, key: str, client_ca: str | None = None):
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._paths = [cert, key, *([client_ca] if client_ca else [])]
+        self._paths = [cert, key, *([] if client_ca is None else [client_ca])]
         self._seen = self._loaded = _stamps(self._paths)
         self._context = _Listener(ssl.PROTOCOL_TLS_SERVER)
         self._context.in_force = self._read()

@@ -6,12 +6,13 @@ It seeds an empty store, takes in the inbox, and keeps the files that Envoy watc
 import asyncio
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from seawall.policy.compile import build_policy, descriptor_keys, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.load import Loaded, load
-from seawall.policy.mistake import PolicyError
+from seawall.policy.mistake import Mistake, PolicyError
 from seawall.serve.settings import Settings
 from seawall.store import open_control
 from seawall.store.contract import Conflict, ControlPath, StoreUnavailable
@@ -28,9 +29,11 @@ class Chores:
         self._settings = settings
         self._log = log
         self._name = f"{socket.gethostname()}-{os.getpid()}"
-        self._rendered: int | None = None
-        self._last: tuple[int, str] | None = None
-        """Version and text that were current last."""
+        self._rendered: str | None = None
+        """Digest of the policy whose files Envoy has."""
+        self._troubles: dict[str, str] = {}
+        self._last: tuple[int, str, str] | None = None
+        """Version, text and digest that were current last."""
 
     async def run(self) -> None:
         """Do the chores until cancelled."""
@@ -39,17 +42,28 @@ class Chores:
             return
         self._control = open_control(self._settings.store)
         await self._control.start()
-        interval = self._settings.check_interval
         while True:
+            for chore in (self._seed, self._render_current, self._take_inbox):
+                await self._do(chore, self._control)
             try:
-                await self._seed(self._control)
-                await self._take_inbox(self._control)
-                await self._render_current(self._control)
-                await self._control.wait_change(interval)
+                await self._control.wait_change(self._settings.check_interval)
             except StoreUnavailable:
                 if self._rendered is None:
                     await self._render_file()
-                await asyncio.sleep(interval)
+                await asyncio.sleep(self._settings.check_interval)
+
+    async def _do(self, chore: Callable[[ControlPath], Awaitable[None]], control: ControlPath) -> None:
+        """Do one chore; what it fails of is logged once, and neither ends the others nor the next try."""
+        name = chore.__name__.strip("_")
+        try:
+            await chore(control)
+        except Exception as e:
+            trouble = str(e).splitlines()[0] if str(e) else type(e).__name__
+            if self._troubles.get(name) != trouble:
+                self._log("warn", "a chore failed, it is tried again", chore=name, error=trouble)
+            self._troubles[name] = trouble
+        else:
+            self._troubles.pop(name, None)
 
     async def close(self) -> None:
         """Close the connection to the store."""
@@ -59,9 +73,10 @@ class Chores:
 
     async def _seed(self, control: ControlPath) -> None:
         """Give a store without a policy the one in our file."""
-        version = await control.current()
+        version, digest = await control.current_digest()
         if version is not None:
-            await self._remember(control, version)
+            if self._last is None or self._last[2] != digest:
+                await self._remember(control, version)
             return
         path = self._settings.policy_file
         if self._last is not None:
@@ -81,22 +96,20 @@ class Chores:
         self._log("info", "policy seeded", why=reason)
 
     async def _remember(self, control: ControlPath, version: int) -> None:
-        if self._last is not None and self._last[0] == version:
-            return
-        text, _ = await control.document(version)
+        text, info = await control.document(version)
         path = self._settings.policy_file
         if self._last is None and path is not None:
             ours = await asyncio.to_thread(Path(path).read_text, "utf-8")
             if ours != text:
                 self._log("warn", "the store has a policy already, the file is not used", version=version, file=path)
-        self._last = (version, text)
+        self._last = (version, text, info.digest)
 
     async def _take_inbox(self, control: ControlPath) -> None:
         text = await control.claim_inbox(self._name, CLAIM_LEASE)
         if text is None:
             return
         try:
-            loaded = await asyncio.to_thread(self._load, text, "inbox")
+            loaded = await asyncio.to_thread(self._load_pushed, text, "inbox")
         except PolicyError as e:
             await control.settle_inbox(self._name, text, str(e), None)
             self._log("error", "inbox refused", error=str(e).splitlines()[0])
@@ -105,27 +118,31 @@ class Chores:
         version = await control.settle_inbox(self._name, text, None, push)
         self._log("info", "inbox taken", version=version)
 
+    def _load_pushed(self, text: str, file: str) -> Loaded:
+        loaded = self._load(text, file)
+        if loaded.root is None:
+            # Valid, and it would lock everybody out: most likely a pipe whose first command failed.
+            raise PolicyError([Mistake(file, 1, 1, "", None, "the document is empty")])
+        return loaded
+
     def _load(self, text: str, file: str) -> Loaded:
         return load(text, file=file, max_body=self._settings.max_body)
 
     def _compile(self, text: str, file: str) -> Policy:
         return build_policy(self._load(text, file), digest_of(text), self._settings.upstreams)
 
-    async def _render_current(self, control: ControlPath) -> None:
-        if self._settings.envoy_dir is None:
+    async def _render_current(self, _: ControlPath) -> None:
+        if self._settings.envoy_dir is None or self._last is None or self._last[2] == self._rendered:
             return
-        version = await control.current()
-        if version is None or version == self._rendered:
-            return
-        text, _ = await control.document(version)
+        version, text, digest = self._last
         try:
             policy = await asyncio.to_thread(self._compile, text, f"version {version}")
         except PolicyError:
             # Workers stay on the last good one, so Envoy does.
-            self._rendered = version
+            self._rendered = digest
             return
         await asyncio.to_thread(write_dynamic, self._settings.envoy_dir, policy)
-        self._rendered = version
+        self._rendered = digest
         self._log("info", "envoy files written", version=version)
 
     async def _render_file(self) -> None:
@@ -134,7 +151,7 @@ class Chores:
             return
         text = await asyncio.to_thread(Path(path).read_text, "utf-8")
         await asyncio.to_thread(write_dynamic, directory, self._compile(text, path))
-        self._rendered = 0
+        self._rendered = digest_of(text)
 
 
 def write_dynamic(directory: str, policy: Policy) -> None:

@@ -50,7 +50,10 @@ class Policies:
         self.version = FROM_FILE
         self.checked = 0.0
         self.workers_alive = max(1, settings.workers)
+        self._digest = ""
+        """Of the document in force: a store that lost its data gives version numbers out again."""
         self._refused: tuple[int, str] | None = None
+        self._refused_digest = ""
 
     @property
     def error(self) -> str:
@@ -102,17 +105,18 @@ class Policies:
         standing = await self._store.report(self._report())
         self._store_is("")
         self.workers_alive = max(1, standing.workers)
-        if standing.current is not None and standing.current != self.version:
-            await self._load(standing.current)
+        if standing.current is not None and (standing.current, standing.digest) != (self.version, self._digest):
+            await self._load(standing.current, standing.digest)
             # At once, so that whoever pushed sees who follows and who does not.
             await self._store.report(self._report())
         elif standing.current is not None:
             self._refused = None
         self.checked = time.time()
 
-    async def _load(self, version: int) -> None:
-        if self._refused and self._refused[0] == version:
+    async def _load(self, version: int, digest: str) -> None:
+        if self._refused and self._refused_digest == digest:
             return
+        self._refused_digest = digest
         try:
             text, info = await self._store.document(version)
             if newer_than_this(info.needs):
@@ -125,6 +129,7 @@ class Policies:
             self._refuse(version, str(e))
             return
         self._swap(policy, version)
+        self._digest = digest
 
     def _refuse(self, version: int, why: str) -> None:
         if self._refused != (version, why):

@@ -31,7 +31,7 @@ STEADY = 10.0
 """A worker that lived this long has not died in a row."""
 FAILED_STARTS = 3
 """Deaths before any worker has ever served, after which the supervisor gives up."""
-FORCE_AFTER = 5.0
+FORCE_AFTER = 3.0
 """Seconds between SIGINT and SIGKILL."""
 
 
@@ -69,7 +69,7 @@ class Supervisor:
     async def run(self) -> int:
         """Supervise; the exit status."""
         loop = asyncio.get_running_loop()
-        for sig, at_once in ((signal.SIGTERM, False), (signal.SIGINT, True)):
+        for sig, at_once in ((signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, True)):
             loop.add_signal_handler(sig, self.stop, at_once)
         if self.settings.socket_dir:
             self._sweep_sockets()
@@ -122,12 +122,10 @@ class Supervisor:
             if child.line is not None:
                 child.line.close()
                 child.line = None
+            self._sweep_after(child)
             if self._stopping.is_set():
                 return
             self._restarts += 1
-            if self.settings.socket_dir:
-                # The name stays, and leads nowhere until the next one has a policy.
-                Path(f"{self.settings.socket(child.index)}.{child.process.pid}").unlink(missing_ok=True)
             lived = time.monotonic() - child.started
             child.deaths = 1 if lived > STEADY else child.deaths + 1
             if status == 0:
@@ -145,14 +143,14 @@ class Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), delay)
 
     async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Wait for the end of a worker; one that was told to stop at once and doesn't is killed."""
         ended = asyncio.ensure_future(process.wait())
+        told: float | None = None
         while not ended.done():
-            await asyncio.wait([ended], timeout=FORCE_AFTER if self._at_once else 1.0)
-            if self._at_once and not ended.done():
-                # asked to go at once, given time, still here
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(ended), FORCE_AFTER)
-                if not ended.done():
+            await asyncio.wait([ended], timeout=0.2)
+            if self._at_once:
+                told = told or time.monotonic()
+                if time.monotonic() - told > FORCE_AFTER:
                     with contextlib.suppress(ProcessLookupError):
                         process.kill()
         return ended.result()
@@ -238,6 +236,15 @@ class Supervisor:
             }
         serving = [w for w in workers.values() if w["state"] == "serving"]
         return bool(serving) and not self._stopping.is_set(), {"ready": bool(serving), "workers": workers}
+
+    def _sweep_after(self, child: _Child) -> None:
+        """Remove what a killed worker left. Its name stays for its successor, and leads nowhere until that has a policy."""
+        if not self.settings.socket_dir or child.process is None:
+            return
+        name = Path(self.settings.socket(child.index))
+        Path(f"{name}.{child.process.pid}").unlink(missing_ok=True)
+        if self._stopping.is_set() and name.is_symlink() and not name.exists():
+            name.unlink(missing_ok=True)
 
     def _sweep_sockets(self) -> None:
         """Remove sockets whose worker is no more: left by a SIGKILL."""

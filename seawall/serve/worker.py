@@ -24,11 +24,13 @@ from seawall.rpc.contract import Transport
 from seawall.rpc.reference import GrpcioServer
 from seawall.rpc.server import CodecServer
 from seawall.rpc.tasks import Tasks
+from seawall.rpc.tls import Certificates
 from seawall.serve import control
 from seawall.serve.gate import Gate, ServiceBuilder
 from seawall.serve.handoff import Receiver
 from seawall.serve.health import Health, State
 from seawall.serve.policies import Policies
+from seawall.serve.reflection import reflection
 from seawall.serve.settings import Settings
 from seawall.serve.slots import Slots
 from seawall.store import open_store
@@ -82,13 +84,16 @@ class Worker:
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
         self.health = Health([service.name for service in services])
-        self._services = [*services, self.health.service()]
+        own = [*services, self.health.service()]
+        self._services = [*own, *reflection(own)]
+        self._certificates = certificates(settings)
         self.metrics.gauges(self._gauges)
 
     async def run(self) -> int:
         """Serve until told to stop; the exit status."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.stop)
+        for sig in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(sig, self.stop)
         loop.add_signal_handler(signal.SIGINT, self.stop, True)
         transport, listening = self._transport()
         try:
@@ -107,6 +112,8 @@ class Worker:
         self.tasks.start(self._become_serving(listening), "health")
         if self._control_fd is not None:
             self.tasks.start(self._answer_supervisor(self._control_fd, listening), "control")
+        if self._certificates is not None:
+            self.tasks.start(self._refresh(self._certificates), "certificates")
         gc.collect()
         gc.freeze()
         await self._stop.wait()
@@ -145,14 +152,26 @@ class Worker:
         """Take connections of `listen` from the supervisor, which accepts them for all workers."""
         assert self._handoff_fd is not None
         age = self.settings.max_connection_age
+        tls = self._certificates.context if self._certificates is not None else None
 
         def take(sock: socket.socket) -> None:
             # Spread, so that connections that came together don't all go together.
             spread = age * random.uniform(0.9, 1.1)
-            self.tasks.start(server.adopt(sock, limits=limits, tls=None, age=spread, over=receiver.over), "adopt")
+            adopting = server.adopt(sock, limits=limits, tls=tls, age=spread, over=receiver.over)
+            self.tasks.start(adopting, "adopt")
 
         receiver = Receiver(self._handoff_fd, take, server.shed)
         receiver.start()
+
+    async def _refresh(self, certificates: Certificates) -> None:
+        """Look once a second whether certificate files have changed."""
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                if certificates.refresh():
+                    self.log("info", "certificates read again", worker=self.name)
+            except ValueError as e:
+                self.log("error", "certificates can't be read, the last good ones stay", error=str(e))
 
     async def _become_serving(self, listening: "Listening | None") -> None:
         while self.policies.current is None:
@@ -250,6 +269,13 @@ class Worker:
     def _policy_refused(self, version: int, why: str) -> None:
         self.metrics.count("seawall_policy_refused_total")
         self.log("error", "policy refused, the last good one stays", version=version, error=why.splitlines()[0])
+
+
+def certificates(settings: Settings) -> Certificates | None:
+    """Read the certificates of `listen`; ValueError names the file that can't be used."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
 
 
 class Listening:

@@ -4,6 +4,7 @@ Two habits of vLLM's that a gate meets are kept: chat chunks leave `usage` out a
 with `continuous_usage_stats` a chunk counts the tokens of its own choice only; the last one has the sum.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,6 +17,14 @@ from seawall.sim.generate import Finish
 DONE = b"data: [DONE]\n\n"
 
 Usage = dict[str, int]
+
+
+def encoded(document: Any) -> bytes:
+    """JSON of an answer; what a client wrote may hold half a surrogate pair, which only an escape can carry."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return json.dumps(document).encode()
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> Usage:
@@ -35,7 +44,7 @@ def error(status: int, message: str, param: str | None = None) -> bytes:
     except ValueError:
         phrase = "Error"
     kind = kinds.get(status, phrase)
-    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": status}})
+    return encoded({"error": {"message": message, "type": kind, "param": param, "code": status}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Reply:
         document["choices"] = [self._whole_choice(index, text, finish) for index, (text, finish) in enumerate(choices)]
         if total is not None:
             document["usage"] = total
-        return msgspec.json.encode(document)
+        return encoded(document)
 
     def role(self, choice: int, so_far: Usage | None) -> bytes:
         """Return the first frame of a chat choice."""
@@ -82,7 +91,7 @@ class Reply:
         document["choices"] = choices
         if so_far is not None or not self.chat:
             document["usage"] = so_far
-        return b"data: " + msgspec.json.encode(document) + b"\n\n"
+        return b"data: " + encoded(document) + b"\n\n"
 
     def _delta(self, text: str) -> dict[str, Any]:
         """Return the part of a choice that holds its text."""

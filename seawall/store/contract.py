@@ -85,6 +85,8 @@ class Standing(NamedTuple):
 
     current: int | None
     workers: int
+    digest: str = ""
+    """Of the current document: a store that lost its data counts versions from 1 again."""
 
 
 class DataPath(Protocol):
@@ -138,6 +140,9 @@ class ControlPath(Protocol):
 
     async def current(self) -> int | None:
         """Version that workers should run, or None."""
+
+    async def current_digest(self) -> tuple[int | None, str]:
+        """Current version and the digest of its document; (None, "") without one."""
 
     async def document(self, version: int) -> tuple[str, VersionInfo]:
         """Text of a kept version as it was pushed, and what is known of it. Raises UnknownVersion."""

@@ -111,6 +111,11 @@ class MemoryStore:
         """See ControlPath."""
         return self._shared.current
 
+    async def current_digest(self) -> tuple[int | None, str]:
+        """See ControlPath."""
+        current = self._shared.current
+        return current, "" if current is None else self._shared.kept[current][1].digest
+
     async def document(self, version: int) -> tuple[str, VersionInfo]:
         """See ControlPath."""
         if version not in self._shared.kept:
@@ -146,7 +151,8 @@ class MemoryStore:
         reports[report.worker] = (now, report)
         for worker in [w for w, (seen, _) in reports.items() if seen < now - versions.REPORT_LIFE]:
             del reports[worker]
-        return Standing(self._shared.current, len(reports))
+        current, digest = await self.current_digest()
+        return Standing(current, len(reports), digest)
 
     async def workers(self) -> Sequence[WorkerReport]:
         """See ControlPath; by name."""

@@ -72,6 +72,17 @@ class RedisControl:
         """See ControlPath."""
         return _number(await self._ask(lambda: self._client.get(keys.POLICY_CURRENT)))
 
+    async def current_digest(self) -> tuple[int | None, str]:
+        """See ControlPath."""
+        version = await self.current()
+        return version, await self._digest(version)
+
+    async def _digest(self, version: int | None) -> str:
+        if version is None:
+            return ""
+        found = await self._ask(lambda: self._client.hget(keys.policy_version(version), "digest"))
+        return (found or b"").decode("utf-8", "replace")
+
     async def document(self, version: int) -> tuple[str, VersionInfo]:
         """See ControlPath."""
         kept = await self._ask(lambda: self._client.hgetall(keys.policy_version(version)))
@@ -135,7 +146,8 @@ class RedisControl:
             [keys.WORKERS, keys.WORKERS_SEEN, keys.POLICY_CURRENT],
             [report.worker, msgspec.json.encode(report), f"{now:.3f}", f"{now - versions.REPORT_LIFE:.3f}"],
         )
-        return Standing(_number(current), workers)
+        version = _number(current)
+        return Standing(version, workers, await self._digest(version))
 
     async def workers(self) -> Sequence[WorkerReport]:
         """See ControlPath; by name. A report that another release wrote in another shape is left out."""

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections import Counter
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
@@ -189,3 +191,39 @@ def test_a_dead_engine_is_passed_over() -> None:
         assert [gate.chat(max_tokens=1).status_code for _ in range(20)] == [200] * 20
         until(lambda: gate.pids["engine-0"] != gate.told["pids"]["engine-0"], "it was started again")
         assert json.loads(gate.chat(max_tokens=1).text)["usage"]
+
+
+def test_redis_that_lost_everything() -> None:
+    """FLUSHALL under load: requests go on, the last policy is written back, limits and slots count again."""
+    policy = WIDE.replace("1000000", "1000001")
+    with running("--workers", "2", policy=WIDE) as gate:
+        gate.push(policy)
+
+        async def scenario() -> Counter[object]:
+            stop = asyncio.Event()
+            loads = asyncio.get_running_loop().create_task(load(gate, stop, "/v1/chat/completions"))
+            await asyncio.to_thread(until, lambda: gate.metric("seawall_limit_hits_total") > 50, "load runs")
+            await asyncio.to_thread(flush, gate)
+            await asyncio.to_thread(until, lambda: gate.status()["current"] == 1, "the policy is back")
+            await asyncio.to_thread(gate.settled)
+            stop.set()
+            return await loads
+
+        seen = asyncio.run(scenario())
+        assert set(seen) == {200}, seen
+        assert gate.seawall("policy", "show").stdout == policy
+        assert gate.get("/v1/models").headers["x-ratelimit-limit"].startswith("1000001")
+        # The same number, another document: nobody may take it for the old one.
+        flush(gate)
+        smaller = WIDE.replace("1000000", "7")
+        done = gate.seawall("policy", "push", "-", stdin=smaller)
+        if done.returncode == 0:
+            until(lambda: gate.get("/v1/models").headers["x-ratelimit-limit"].startswith("7"), "workers obey")
+        until(lambda: gate.in_flight() == 0, "no slot is left")
+
+
+def flush(gate: RunningGate) -> None:
+    parts = urlsplit(gate.told["redis"])
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as s:
+        s.sendall(b"FLUSHALL\r\n")
+        assert s.recv(64) == b"+OK\r\n"

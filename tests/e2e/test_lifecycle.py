@@ -168,3 +168,56 @@ def test_a_real_redis_and_config_dir_are_used(scratch: Path) -> None:
             assert second.get("/v1/models").headers["x-ratelimit-limit"].startswith("601")
     assert (scratch / "c" / "envoy.json").is_file()
     assert (scratch / "c" / "logs" / "supervisor.log").is_file()
+
+
+def test_a_second_gate_is_kept_apart(scratch: Path) -> None:
+    """The same port or the same --config-dir is refused in one line, and the first gate goes on."""
+    with running("--workers", "1", "--config-dir", str(scratch / "c")) as gate:
+        port = gate.base.rpartition(":")[2]
+        one_line(up(scratch, "up", "--port", port), port, "in use")
+        taken = up(scratch, "up", "--port", str(free_port()), "--config-dir", str(scratch / "c"))
+        one_line(taken, "--config-dir", "another gate")
+        assert gate.chat(max_tokens=1).status_code == 200
+
+
+def test_a_worker_that_hangs_does_not_outlive_its_gate() -> None:
+    """SIGSTOP of a worker, then Ctrl-C: nothing stays."""
+    with running("--workers", "2") as gate:
+        pids = everyone(gate)
+        os.kill(gate.workers()[0], signal.SIGSTOP)
+        gate.process.send_signal(signal.SIGINT)
+        until(lambda: not any(alive(pid) for pid in pids), "all processes are gone")
+        assert not sockets(gate)
+
+
+def test_a_password_is_not_shown(scratch: Path) -> None:
+    """The URL of --redis is shown without its password, and no log has it."""
+    secret = "s3cret-pw"
+    with running("--workers", "1") as first:
+        redis = first.told["redis"].replace("redis://", "")
+        parts = redis.partition("/")[0].rpartition(":")
+        with socket.create_connection((parts[0], int(parts[2])), timeout=10) as s:
+            s.sendall(f"CONFIG SET requirepass {secret}\r\n".encode())
+            assert s.recv(64) == b"+OK\r\n"
+        port = str(free_port())
+        made = up(
+            scratch,
+            "up",
+            "--detach",
+            "--json",
+            "--workers",
+            "1",
+            "--port",
+            port,
+            "--redis",
+            f"redis://:{secret}@{redis}",
+        )
+        try:
+            assert made.returncode == 0, made.stderr
+            assert secret not in made.stdout
+            told = json.loads(made.stdout)
+            assert not any(secret in p.read_text("utf-8") for p in Path(told["logs"]).iterdir())
+            assert secret not in Path(f"/proc/{told['pids']['up']}/cmdline").read_text("utf-8")
+            assert json.loads(up(scratch, "status", "--json").stdout)["current"] == 1
+        finally:
+            assert up(scratch, "down").returncode == 0

@@ -33,16 +33,21 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-def send(port: int, raw: bytes) -> Answer:
+def send(port: int, raw: bytes, patience: float = 30) -> Answer:
     """Send bytes and read the one answer, which must end with the connection or by its length."""
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as s:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=patience)) as s:
         s.sendall(raw)
-        data = b""
-        while not complete(data):
-            piece = s.recv(65536)
-            if not piece:
-                break
-            data += piece
+        return received(s)
+
+
+def received(s: socket.socket) -> Answer:
+    """Read the one answer."""
+    data = b""
+    while not complete(data):
+        piece = s.recv(65536)
+        if not piece:
+            break
+        data += piece
     head, _, body = data.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     assert lines[0], "Envoy closed the connection without an answer"

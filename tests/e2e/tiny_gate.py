@@ -109,13 +109,8 @@ class TinyGate:
                     refuse(answer)
                 else:
                     answer.request_headers.SetInParent()
-                    # A body whose length isn't told may be larger than Envoy's buffer. BUFFERED would then wait for
-                    # ever where the buffer was full before we answered; PARTIAL sends what is there.
-                    mode = ext_proc_pb2.ProcessingMode
                     known = "content-length" in headers
-                    answer.mode_override.request_body_mode = mode.BUFFERED if known else mode.BUFFERED_PARTIAL
-            elif message.HasField("request_body") and not message.request_body.end_of_stream:
-                refuse(answer)
+                    answer.mode_override.request_body_mode = ext_proc_pb2.ProcessingMode.BUFFERED
             elif message.HasField("request_body"):
                 body = json.loads(message.request_body.body)
                 rewritten = json.dumps({**body, "seen": True}).encode()

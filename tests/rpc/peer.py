@@ -186,3 +186,10 @@ class Pair:
         sid = self.client.open(*arguments, **options)
         assert any(isinstance(e, Opened) and e.stream == sid for e in self.pump())
         return sid
+
+
+def works(pair: Pair) -> bool:
+    """A call of the same connection is served."""
+    sid = pair.client.call(b"still", TALK)
+    pair.pump()
+    return pair.client.answers[sid].messages == [b"still"]

@@ -5,10 +5,9 @@ import functools
 import inspect
 import shutil
 import socket
-import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ import pytest
 import uvloop
 
 from seawall.rpc.codec import Limits
-from seawall.rpc.contract import RpcService
+from seawall.rpc.contract import Call, RpcService, Sender
 from seawall.rpc.server import CodecServer
 from tests.rpc.frames import TALK
 from tests.rpc.peer import Client
-from tests.wire.carried import until
+from tests.wire.carried import NAME, Stream, until
 
 MAX_MESSAGE = 1 << 20
 
@@ -38,6 +37,29 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     run.__signature__ = of.replace(parameters=[loop, *of.parameters.values()])  # type: ignore[attr-defined]
     factories = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
     return pytest.mark.parametrize("loop", factories, ids=["uvloop", "asyncio"])(run)
+
+
+def echo(message: bytes, _: Call) -> bytes:
+    return message
+
+
+class Loud(Stream):
+    """Sends much, and keeps what it is told of pressure."""
+
+    def __init__(self, call: Call, sender: Sender, act: Callable[["Loud", bytes], Awaitable[None] | None]):
+        super().__init__(call, sender, act)  # type: ignore[arg-type]
+        self.pressure: list[bool] = []
+        sender.on_pressure = self.pressure.append  # type: ignore[attr-defined]
+
+
+def loud(act: Callable[[Loud, bytes], Awaitable[None] | None]) -> tuple[RpcService, list[Loud]]:
+    opened: list[Loud] = []
+
+    def open_(call: Call, sender: Sender) -> Loud:
+        opened.append(Loud(call, sender, act))
+        return opened[-1]
+
+    return RpcService(NAME, {"Echo": echo}, {"Talk": open_}), opened
 
 
 class Served:
@@ -59,10 +81,14 @@ class Served:
     def calls(self) -> int:
         return sum(connection.calls for connection in self.server.connections)
 
-    async def idle(self) -> None:
-        """Wait until no call is left, in handlers, codecs and tasks."""
-        connections = self.server.connections
+    async def idle_calls(self) -> None:
+        """Wait until no call is left in a handler."""
         await until(lambda: self.calls == 0, "all calls are over")
+
+    async def idle(self) -> None:
+        """Wait until no call is left in a handler, and no stream in a codec."""
+        connections = self.server.connections
+        await self.idle_calls()
         await until(lambda: sum(c.codec.streams for c in connections) == 0, "all streams are gone")
 
 
@@ -94,7 +120,9 @@ class Wire:
         """Write what the client has to say, or these bytes."""
         out = self.client.http.data_to_send() if data is None else data
         if out:
-            await asyncio.get_running_loop().sock_sendall(self.sock, out)
+            # A server that has closed is seen by reading.
+            with suppress(ConnectionError):
+                await asyncio.get_running_loop().sock_sendall(self.sock, out)
 
     async def read(self, most: int = 1 << 16) -> bytes:
         """One read; b"" at the end."""
@@ -162,14 +190,3 @@ async def gathered(work: list[Awaitable[Any]]) -> None:
 
 def strangers() -> Limits:
     return Limits(MAX_MESSAGE, resets=(1_000, 33))
-
-
-def context(folder: Path, client_ca: bool = False) -> ssl.SSLContext:
-    """The server's side of TLS, as its owner sets it up."""
-    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    made.load_cert_chain(folder / "server.pem", folder / "server.key")
-    made.set_alpn_protocols(["h2"])
-    if client_ca:
-        made.verify_mode = ssl.CERT_REQUIRED
-        made.load_verify_locations(folder / "ca.pem")
-    return made

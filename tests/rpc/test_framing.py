@@ -160,7 +160,8 @@ def test_messages_of_any_split(messages: list[bytes], draw: st.DataObject) -> No
     assembly, found = Assembly(), list[bytes]()
     for start, end in zip([0, *places], [*places, len(stream)], strict=True):
         if start < end:
-            assert assembly.add(stream[start:end], 40, found) is None
+            found += assembly.add(stream[start:end], 40)
+            assert assembly.fault is None
         whole, size = 0, 0
         for message in messages:
             size += 5 + len(message)
@@ -182,10 +183,10 @@ BAD = {
 @pytest.mark.parametrize("cut", range(6))
 def test_bad_messages(data: bytes, status: Status, cut: int) -> None:
     """They are known by their prefix; messages before them count."""
-    assembly, found = Assembly(), list[bytes]()
-    told = assembly.add(framed(b"good") + data[:cut], 10, found)
-    if told is None and cut < len(data):
-        told = assembly.add(data[cut:], 10, found)
+    assembly = Assembly()
+    found = assembly.add(framed(b"good") + data[:cut], 10)
+    if assembly.fault is None and cut < len(data):
+        found += assembly.add(data[cut:], 10)
     assert found == [b"good"]
-    assert told is not None
-    assert told[0] is status
+    assert assembly.fault is not None
+    assert assembly.fault[0] is status

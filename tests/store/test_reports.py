@@ -11,8 +11,8 @@ def report(worker: str, version: int = 1) -> WorkerReport:
 async def test_a_report_is_seen_and_answered_by_the_standing(store: Store) -> None:
     assert await store.report(report("w1", 0)) == Standing(None, 1)
     await store.push("text", digest="d", author="ann", reason="", needs="0.1")
-    assert await store.report(report("w2")) == Standing(1, 2)
-    assert await store.report(report("w1")) == Standing(1, 2)
+    assert await store.report(report("w2")) == Standing(1, 2, "d")
+    assert await store.report(report("w1")) == Standing(1, 2, "d")
     assert list(await store.workers()) == [report("w1"), report("w2")]
 
 

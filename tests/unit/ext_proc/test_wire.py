@@ -134,14 +134,13 @@ def test_pass_headers() -> None:
     assert not message.HasField("mode_override")
 
 
-@pytest.mark.parametrize(("partial", "mode"), [(False, "BUFFERED"), (True, "BUFFERED_PARTIAL")])
-def test_ask_for_body(partial: bool, mode: str) -> None:
-    """The stream stays for the body, whole or what Envoy can hold of it, and for the answer."""
-    message = encoded(ev.AskForBody(partial))
+def test_ask_for_body() -> None:
+    """The stream stays for the whole body and for the answer."""
+    message = encoded(ev.AskForBody())
     assert message.WhichOneof("response") == "request_headers"
     assert message.mode_override == pb.ProcessingMode(
         request_header_mode="SEND",
-        request_body_mode=mode,
+        request_body_mode="BUFFERED",
         response_header_mode="SEND",
         response_trailer_mode="SEND",
     )

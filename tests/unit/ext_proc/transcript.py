@@ -62,8 +62,8 @@ def shown(command: ev.Command) -> str:
     match command:
         case ev.PassHeaders(headers):
             return " ".join(["pass", *sorted_headers(headers)])
-        case ev.AskForBody(partial):
-            return "ask for the body or a part" if partial else "ask for the body"
+        case ev.AskForBody():
+            return "ask for the body"
         case ev.PassBody(body, headers, removed):
             text = [] if body is None else [body.decode()]
             return " ".join(["pass the body", *text, *sorted_headers(headers), *(f"-{name}" for name in removed)])
