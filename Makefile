@@ -7,7 +7,7 @@ ARGS   ?=
 # Debian packages: what `make up` and `make test` need beside make itself.
 DEBIAN := python3 python3-venv make curl
 
-.PHONY: up down test check fix deps venv proto map soak lock clean
+.PHONY: up down test check fix deps venv proto map conformance soak lock clean
 
 up: $(VENV)/ready
 	@exec $(BIN)/seawall up $(ARGS)
@@ -48,6 +48,10 @@ $(VENV)/ready: requirements/dev.txt pyproject.toml
 # Regenerates seawall/proto/gen from our .proto files.
 proto: $(VENV)/ready
 	$(BIN)/python tools/proto.py
+
+# RFC 9113 and HPACK by h2spec, against our transport; needs Go.
+conformance: $(VENV)/ready
+	$(BIN)/python tools/conformance.py
 
 # Which package imports which.
 map: $(VENV)/ready

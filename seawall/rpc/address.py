@@ -33,8 +33,17 @@ def _bound(family: socket.AddressFamily, target: object) -> socket.socket:
     return sock
 
 
-def unlink_socket(path: str) -> None:
-    """Remove a socket's file, and nothing but a socket's."""
+def socket_inode(path: str) -> int | None:
+    """Tell one socket's file from another that took its name; None for no socket."""
+    try:
+        return Path(path).stat().st_ino if Path(path).is_socket() else None
+    except OSError:
+        return None
+
+
+def unlink_socket(path: str, inode: int | None = None) -> None:
+    """Remove a socket's file, and nothing but a socket's; with `inode` only that one: a successor's name stays."""
     with contextlib.suppress(OSError):
-        if Path(path).is_socket():
+        found = socket_inode(path)
+        if found is not None and inode in {None, found}:
             Path(path).unlink()

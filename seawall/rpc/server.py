@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from seawall.rpc.address import bound, unlink_socket
+from seawall.rpc.address import bound, socket_inode, unlink_socket
 from seawall.rpc.codec import Limits
 from seawall.rpc.connection import Connection, Method
 from seawall.rpc.contract import RpcService
@@ -46,6 +46,7 @@ class CodecServer:
         self._addresses = addresses
         self._tls = tls
         self._servers: list[asyncio.Server] = []
+        self._inodes: dict[str, int | None] = {}
         self._adopted: set[Connection] = set()
         self._draining = False
 
@@ -54,6 +55,7 @@ class CodecServer:
         loop = asyncio.get_running_loop()
         for address in self._addresses:
             sock = bound(address)
+            self._inodes[address] = socket_inode(address.removeprefix("unix:"))
             if address.startswith("unix:"):
                 server = await loop.create_unix_server(self._connection, sock=sock, backlog=BACKLOG)
             else:
@@ -113,7 +115,7 @@ class CodecServer:
             server.close()
         for address in self._addresses:
             if address.startswith("unix:"):
-                unlink_socket(address.removeprefix("unix:"))
+                unlink_socket(address.removeprefix("unix:"), self._inodes.get(address))
         ends = time.monotonic() + grace
         while True:
             # One that was being accepted may come late.

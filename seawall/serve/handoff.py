@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seawall.rpc.address import bound, unlink_socket
+from seawall.rpc.address import bound, socket_inode, unlink_socket
 
 _CONNECTION, _SHED = b"c", b"s"
 _NUMBER = struct.Struct(">I")
@@ -49,10 +49,12 @@ class Distributor:
         self._address = address
         self._takers: dict[int, Taker] = {}
         self._listener: socket.socket | None = None
+        self._inode: int | None = None
 
     def listen(self) -> None:
         """Bind and listen; raises OSError that names the address."""
         self._listener = bound(self._address)
+        self._inode = socket_inode(self._address.removeprefix("unix:"))
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
 
@@ -142,7 +144,7 @@ class Distributor:
             self._listener.close()
             self._listener = None
             if self._address.startswith("unix:"):
-                unlink_socket(self._address.removeprefix("unix:"))
+                unlink_socket(self._address.removeprefix("unix:"), self._inode)
         for index in list(self._takers):
             self.leave(index)
 

@@ -145,7 +145,7 @@ class Worker:
         # Only Envoy reaches the socket, and it resets every finished headers-only exchange: no limit on resets there.
         server = CodecServer(self._services, addresses, max_message=most, on_error=self._fault)
         if self._handoff_fd is not None:
-            self._receive_connections(server, Limits(most, resets=settings.listen_resets or UNLIMITED_RESETS))
+            self._receive_connections(server, public_limits(most, settings.listen_resets))
         return server, listening
 
     def _receive_connections(self, server: CodecServer, limits: Limits) -> None:
@@ -269,6 +269,17 @@ class Worker:
     def _policy_refused(self, version: int, why: str) -> None:
         self.metrics.count("seawall_policy_refused_total")
         self.log("error", "policy refused, the last good one stays", version=version, error=why.splitlines()[0])
+
+
+def public_limits(most: int, resets: tuple[int, int] | None) -> Limits:
+    """Limits of an address that strangers may reach: what one connection can make us hold is 256 MiB at most."""
+    return Limits(
+        most,
+        max_streams=1_000,
+        stream_window=256 * 1024,
+        connection_window=1_000 * 256 * 1024,
+        resets=resets or UNLIMITED_RESETS,
+    )
 
 
 def certificates(settings: Settings) -> Certificates | None:

@@ -1,0 +1,1 @@
+"""Benchmarks: what a call, a message and a request cost in CPU. See docs/benchmarks.md."""

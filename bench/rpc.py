@@ -1,0 +1,121 @@
+"""What a gRPC call costs the server's process: our transport beside grpcio and, where Go is at hand, grpc-go.
+
+    python -m bench.rpc [--rounds N] [--only SCENARIO …] [--kinds KIND …]
+
+All servers run at once and do the same (bench/noop.py, bench/peers/server); in each round every one gets the same load,
+one after the other. Only ratios inside a round count.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import golang
+from bench.noop import KINDS
+from bench.processes import Load, Processes
+from bench.tables import Table, keep, machine, turns
+
+GO = ("go", "go-1")
+"""grpc-go as it comes, and with one thread for Go code, which spares it waking idle ones."""
+MESSAGES = 200
+SCALE = {"grpcio": 1, "aio": 1}
+"""Servers that cost several times as much get a third of the operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A load: `n` operations for an expensive server, three times as many for the others."""
+
+    title: str
+    mode: str
+    n: int
+    c: int
+    k: int = 0
+
+
+SCENARIOS = {
+    "unary-c32": Scenario("Unary, 32 in flight", "unary", n=3000, c=32),
+    "unary-c1": Scenario("Unary, one after the other", "unary", n=1000, c=1),
+    "open": Scenario("Stream: open, request headers, close; 16 at once", "stream", n=800, c=16),
+    "stream": Scenario(f"Stream of {MESSAGES} body messages; 16 at once", "stream", n=32, c=16, k=MESSAGES),
+}
+MESSAGE = "Each message of a stream: (stream of 200 − open) / 200"
+
+
+def command_of(kind: str, socket: Path, peers: Path | None) -> list[str]:
+    """What starts a server."""
+    if kind in GO:
+        assert peers is not None
+        return [str(peers / "server"), str(socket)]
+    return [sys.executable, "-m", "bench.noop", kind, str(socket)]
+
+
+def measure(kind: str, pid: int, load: list[str], scenario: Scenario) -> float:
+    """Microseconds of CPU for each operation."""
+    n = scenario.n * SCALE.get(kind, 3)
+    numbers = {"n": n, "c": scenario.c, "k": scenario.k, "warm": max(scenario.c, n // 10)}
+    options = [word for name, value in numbers.items() for word in (f"-{name}", str(value))]
+    used, line = Load([*load, "-mode", scenario.mode, *options]).run({kind: pid})
+    told = json.loads(line)
+    if told["ops"] != told["want"]:
+        raise SystemExit(f"{kind}: {told['want'] - told['ops']} of {told['want']} operations failed")
+    return used[kind] * 1e6 / n
+
+
+def run(rounds: int, only: list[str], kinds: list[str], peers: Path | None, say: Callable[[str], None]) -> list[Table]:
+    """Start all servers, go through the scenarios, and give the tables."""
+    against = ["go", "aio"] if {"go", "aio"} & set(kinds) else kinds[:1]
+    load = [str(peers / "load")] if peers is not None else [sys.executable, "-m", "bench.rpc_load"]
+    tables: list[Table] = []
+    with tempfile.TemporaryDirectory(prefix="seawall-bench-") as name, Processes(Path(name)) as processes:
+        sockets = {kind: Path(name) / f"{kind}.sock" for kind in kinds}
+        pids = {
+            kind: processes.start(kind, command_of(kind, socket, peers), {"GOMAXPROCS": "1"} if kind == "go-1" else {})
+            for kind, socket in sockets.items()
+        }
+        processes.wait("the sockets of all servers", lambda: all(socket.exists() for socket in sockets.values()))
+        found: dict[str, dict[str, list[float]]] = {}
+        for scenario in only:
+            rows = found[scenario] = {kind: [] for kind in kinds}
+            for round_ in range(rounds):
+                for kind in turns(kinds, round_):
+                    each = measure(kind, pids[kind], [*load, "-socket", str(sockets[kind])], SCENARIOS[scenario])
+                    rows[kind].append(each)
+            if scenario != "stream":
+                tables.append(Table(SCENARIOS[scenario].title, rows, against))
+                say(tables[-1].markdown())
+        if {"open", "stream"} <= found.keys():
+            rows = {
+                kind: [(s - o) / MESSAGES for s, o in zip(found["stream"][kind], found["open"][kind], strict=True)]
+                for kind in kinds
+            }
+            tables.append(Table(MESSAGE, rows, against))
+            say(tables[-1].markdown())
+        for kind in KINDS:
+            if kind in kinds and (said := processes.log(kind)):
+                print(f"{kind} said:\n{said}", file=sys.stderr)
+    return tables
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.rpc", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="scenarios")
+    parser.add_argument("--kinds", nargs="+", choices=[*GO, *KINDS], help="servers; default: all that can run here")
+    parser.add_argument("--no-go", action="store_true", help="as if there were no Go")
+    options = parser.parse_args()
+    only = [name for name in SCENARIOS if name in {*options.only, *({"open"} if "stream" in options.only else ())}]
+    peers = None if options.no_go else golang.build()
+    kinds = [k for k in (*GO, *KINDS) if k in (options.kinds or (*GO, *KINDS)) and (peers is not None or k not in GO)]
+    began = machine()
+    tables = run(options.rounds, only, kinds, peers, lambda text: print(text, flush=True))
+    setting = {"rounds": options.rounds, "load": "grpc-go" if peers is not None else "python"}
+    print(f"kept in bench/results: {keep('rpc', tables, setting, began).name}")
+
+
+if __name__ == "__main__":
+    main()
