@@ -49,6 +49,14 @@ async def all_call(*channels: grpc.aio.Channel) -> None:
         assert (await check(channel)).status.code == 0
 
 
+async def new_child(pid: int, known: list[int], channels: list[grpc.aio.Channel]) -> int:
+    """Wait for a worker that was not there before; meanwhile calls go on."""
+    async with asyncio.timeout(30):
+        while not (found := set(children(pid)) - set(known)):
+            await all_call(*channels)
+    return found.pop()
+
+
 @pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
 async def test_connections_are_shared_out(here: Folder, node: Valkey, unix: bool) -> None:
     """4 connections, 2 workers: 2 each; one drained: all 4 on the other; it comes back: 2 each again. No call fails."""
@@ -70,10 +78,12 @@ async def test_connections_are_shared_out(here: Folder, node: Valkey, unix: bool
         await until_counts(http, [2, 2], *channels)
         workers = children(served.process.pid)
         os.kill(workers[0], signal.SIGTERM)
-        async with asyncio.timeout(30):
-            while 4 not in connections(http).values():
-                await all_call(*channels)
-        # Its successor is handed half of them when twice the mean is on one.
+        successor = await new_child(served.process.pid, workers, channels)
+        # Held back, so that there is time to see who has what meanwhile.
+        os.kill(successor, signal.SIGSTOP)
+        await until_counts(http, [0, 4], *channels)
+        os.kill(successor, signal.SIGCONT)
+        # It is handed half of them, since twice the mean is on one.
         await until_counts(http, [2, 2], *channels)
         assert not alive(workers[0])
         assert len(set(children(served.process.pid)) & set(workers)) == 1
