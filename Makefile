@@ -7,7 +7,7 @@ ARGS   ?=
 # Debian packages: what `make up` and `make test` need beside make itself.
 DEBIAN := python3 python3-venv make curl
 
-.PHONY: up down test check fix deps venv proto map conformance soak lock clean
+.PHONY: up down test check fix deps venv proto map conformance soak bench lock clean
 
 up: $(VENV)/ready
 	@exec $(BIN)/seawall up $(ARGS)
@@ -20,6 +20,10 @@ test: $(VENV)/ready check
 
 soak: $(VENV)/ready
 	$(BIN)/pytest -m soak $(ARGS)
+
+# CPU of calls and requests as ratios, about 3 minutes (docs/benchmarks.md):  make bench ARGS='--only rpc --rounds 9'
+bench: $(VENV)/ready
+	$(BIN)/python -m bench $(ARGS)
 
 check: $(VENV)/ready
 	$(BIN)/ruff format --check .

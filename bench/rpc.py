@@ -1,23 +1,19 @@
 """What a gRPC call costs the server's process: our transport beside grpcio and, where Go is at hand, grpc-go.
 
-    python -m bench.rpc [--rounds N] [--only SCENARIO …] [--kinds KIND …]
-
 All servers run at once and do the same (bench/noop.py, bench/peers/server); in each round every one gets the same load,
 one after the other. Only ratios inside a round count.
 """
 
-import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import golang
 from bench.noop import KINDS
 from bench.processes import Load, Processes
-from bench.tables import Table, keep, machine, turns
+from bench.tables import Goal, Say, Table, turns
 
 GO = ("go", "go-1")
 """grpc-go as it comes, and with one thread for Go code, which spares it waking idle ones."""
@@ -38,12 +34,19 @@ class Scenario:
 
 
 SCENARIOS = {
-    "unary-c32": Scenario("Unary, 32 in flight", "unary", n=3000, c=32),
-    "unary-c1": Scenario("Unary, one after the other", "unary", n=1000, c=1),
-    "open": Scenario("Stream: open, request headers, close; 16 at once", "stream", n=800, c=16),
-    "stream": Scenario(f"Stream of {MESSAGES} body messages; 16 at once", "stream", n=32, c=16, k=MESSAGES),
+    "unary-c32": Scenario("Unary, 32 in flight", "unary", n=6000, c=32),
+    "unary-c1": Scenario("Unary, one after the other", "unary", n=2000, c=1),
+    "open": Scenario("Stream: open, request headers, close; 16 at once", "stream", n=1600, c=16),
+    "stream": Scenario(f"Stream of {MESSAGES} body messages; 16 at once", "stream", n=64, c=16, k=MESSAGES),
 }
-MESSAGE = "Each message of a stream: (stream of 200 − open) / 200"
+MESSAGE_TITLE = "Each message of a stream: (stream of 200 − open) / 200"
+GOALS = [
+    *(Goal(SCENARIOS[name].title, "own", "go", 1.0) for name in ("unary-c32", "unary-c1", "open")),
+    Goal(MESSAGE_TITLE, "own", "go", 1.0),
+    Goal(MESSAGE_TITLE, "own-await", "go", 1.3),
+    *(Goal(SCENARIOS[name].title, "own", "aio", 0.2) for name in ("unary-c32", "unary-c1", "open")),
+    Goal(MESSAGE_TITLE, "own", "aio", 0.2),
+]
 
 
 def command_of(kind: str, socket: Path, peers: Path | None) -> list[str]:
@@ -66,9 +69,12 @@ def measure(kind: str, pid: int, load: list[str], scenario: Scenario) -> float:
     return used[kind] * 1e6 / n
 
 
-def run(rounds: int, only: list[str], kinds: list[str], peers: Path | None, say: Callable[[str], None]) -> list[Table]:
+def run(rounds: int, only: Sequence[str], peers: Path | None, say: Say) -> list[Table]:
     """Start all servers, go through the scenarios, and give the tables."""
-    against = ["go", "aio"] if {"go", "aio"} & set(kinds) else kinds[:1]
+    kinds = [kind for kind in (*GO, *KINDS) if peers is not None or kind not in GO]
+    against = ["go", "aio"]
+    # A message is the difference of the two.
+    only = [name for name in SCENARIOS if name in only or (name == "open" and "stream" in only)]
     load = [str(peers / "load")] if peers is not None else [sys.executable, "-m", "bench.rpc_load"]
     tables: list[Table] = []
     with tempfile.TemporaryDirectory(prefix="seawall-bench-") as name, Processes(Path(name)) as processes:
@@ -93,29 +99,9 @@ def run(rounds: int, only: list[str], kinds: list[str], peers: Path | None, say:
                 kind: [(s - o) / MESSAGES for s, o in zip(found["stream"][kind], found["open"][kind], strict=True)]
                 for kind in kinds
             }
-            tables.append(Table(MESSAGE, rows, against))
+            tables.append(Table(MESSAGE_TITLE, rows, against))
             say(tables[-1].markdown())
         for kind in KINDS:
             if kind in kinds and (said := processes.log(kind)):
                 print(f"{kind} said:\n{said}", file=sys.stderr)
     return tables
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.rpc", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), help="scenarios")
-    parser.add_argument("--kinds", nargs="+", choices=[*GO, *KINDS], help="servers; default: all that can run here")
-    parser.add_argument("--no-go", action="store_true", help="as if there were no Go")
-    options = parser.parse_args()
-    only = [name for name in SCENARIOS if name in {*options.only, *({"open"} if "stream" in options.only else ())}]
-    peers = None if options.no_go else golang.build()
-    kinds = [k for k in (*GO, *KINDS) if k in (options.kinds or (*GO, *KINDS)) and (peers is not None or k not in GO)]
-    began = machine()
-    tables = run(options.rounds, only, kinds, peers, lambda text: print(text, flush=True))
-    setting = {"rounds": options.rounds, "load": "grpc-go" if peers is not None else "python"}
-    print(f"kept in bench/results: {keep('rpc', tables, setting, began).name}")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bench import golang
 from bench.processes import ROOT
 
+Say = Callable[[str], None]
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("grpcio", "ngh2", "protobuf", "uvloop")
 
@@ -56,6 +57,30 @@ class Table:
                 for base in self.bases()
             },
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`row` of a table costs at most `most` times what `base` costs, by the median of the rounds."""
+
+    title: str
+    row: str
+    base: str
+    most: float
+
+
+def judged(goals: Sequence[Goal], tables: Sequence[Table]) -> str:
+    """Goals beside what was measured, those that can be judged."""
+    by_title = {table.title: table for table in tables}
+    lines = ["### Goals", "", "| | goal | measured: min / median / max | holds |", "|---|---|---|---|"]
+    for goal in goals:
+        table = by_title.get(goal.title)
+        if table is None or not {goal.row, goal.base} <= table.rows.keys():
+            continue
+        ratios = table.ratios(goal.row, goal.base)
+        holds = "yes" if statistics.median(ratios) <= goal.most else "**no**"
+        lines.append(f"| {goal.title}: {goal.row} | ≤ {goal.most} × {goal.base} | {spread(ratios)} | {holds} |")
+    return "\n".join(lines) + "\n" if len(lines) > 4 else ""
 
 
 def summary(values: Sequence[float]) -> tuple[float, float, float]:
@@ -106,8 +131,8 @@ def _git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def keep(what: str, tables: Sequence[Table], setting: Mapping[str, Any], began: Mapping[str, Any]) -> Path:
-    """Write the figures of one run; the file. `began` is the machine as the run began."""
+def keep(what: str, tables: Sequence[Table], setting: Mapping[str, object]) -> Path:
+    """Write the figures of one run; the file. `setting` holds the machine as the run began."""
     head, changed = commit()
     date = time.strftime("%Y-%m-%d", time.gmtime())
     document = {
@@ -115,8 +140,7 @@ def keep(what: str, tables: Sequence[Table], setting: Mapping[str, Any], began: 
         "date": date,
         "commit": head,
         "changed": changed,
-        "machine": began,
-        "setting": setting,
+        **setting,
         "tables": [table.plain() for table in tables],
     }
     RESULTS.mkdir(exist_ok=True)

@@ -10,8 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,8 @@ class _Child:
     line: Line | None = None
     started: float = 0.0
     deaths: int = 0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its line is in use."""
     snapshot: dict[str, Any] | None = None
     """What it said last; None while it says nothing."""
 
@@ -62,7 +63,6 @@ class Supervisor:
         self._restarts = 0
         self._ever_served = False
         self._failed_starts = 0
-        self._asking = asyncio.Lock()
         hands_out = settings.listen is not None and settings.transport == "own"
         self._distributor = Distributor(settings.listen or "") if hands_out else None
 
@@ -86,7 +86,10 @@ class Supervisor:
         if self.settings.limit_files is None and (self.settings.store != "memory" or self.settings.envoy_dir):
             self._tasks.start(chores.run(), "chores")
         keepers = [self._tasks.start(self._keep(child), f"worker {child.index}") for child in self._children]
-        self._tasks.start(self._poll(), "poll")
+        for child in self._children:
+            self._tasks.start(self._poll(child), f"poll {child.index}")
+        if self._distributor is not None:
+            self._tasks.start(self._rebalance(self._distributor), "rebalance")
         await asyncio.wait(keepers)
         if self._distributor is not None:
             self._distributor.close()
@@ -178,25 +181,26 @@ class Supervisor:
         if self._stopping.is_set():
             self._signal(child, signal.SIGINT)
 
-    async def _poll(self) -> None:
+    async def _poll(self, child: _Child) -> None:
+        """Ask one worker again and again; one that hangs keeps nobody else waiting."""
         while True:
-            await self._ask_all(self._children)
-            if self._distributor is not None:
-                self._distributor.rebalance()
-            starting = any(c.snapshot is None or c.snapshot["state"] == "starting" for c in self._children)
+            await self._ask(child)
+            starting = child.snapshot is None or child.snapshot["state"] == "starting"
             await asyncio.sleep(0.05 if starting else 1.0)
 
-    async def _ask_all(self, children: Sequence[_Child]) -> None:
-        async with self._asking:
-            await asyncio.gather(*(self._ask(child) for child in children))
+    async def _rebalance(self, distributor: Distributor) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            distributor.rebalance()
 
     async def _ask(self, child: _Child) -> None:
-        line, process = child.line, child.process
-        if line is None or process is None:
-            return
-        snapshot = await line.ask(timeout=2.0)
-        if child.line is not line:
-            return
+        async with child.asking:
+            line, process = child.line, child.process
+            if line is None or process is None:
+                return
+            snapshot = await line.ask(timeout=2.0)
+            if child.line is not line:
+                return
         child.snapshot = snapshot
         if self._distributor is not None:
             # One that hangs gets no connections, and one that drains lets its own go.
@@ -210,8 +214,8 @@ class Supervisor:
 
     async def metrics(self) -> Totals:
         """Fresh totals, with what only the supervisor counts."""
-        # One that has not answered yet is still starting, and would keep whoever asks waiting.
-        await self._ask_all([child for child in self._children if child.snapshot is not None])
+        # One that gave no answer last time is starting or hangs, and would keep whoever asks waiting.
+        await asyncio.gather(*(self._ask(child) for child in self._children if child.snapshot is not None))
         counts = self._distributor.counts() if self._distributor is not None else {}
         own = {
             "counters": [["seawall_worker_restarts_total", [], self._restarts]],

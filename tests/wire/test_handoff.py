@@ -16,7 +16,7 @@ from tests.e2e.running_gate import alive, children
 from tests.e2e.tiny_envoy import free_port
 from tests.store.node import Valkey
 from tests.wire.as_envoy import check
-from tests.wire.processes import DEMO, Folder
+from tests.wire.processes import DEMO, Folder, Process
 
 
 def channel_to(address: str) -> grpc.aio.Channel:
@@ -46,15 +46,22 @@ async def until_counts(http: str, counts: list[int], *channels: grpc.aio.Channel
 async def all_call(*channels: grpc.aio.Channel) -> None:
     """One call on each connection; none may fail."""
     for channel in channels:
-        assert (await check(channel)).status.code == 0
+        async with asyncio.timeout(20):
+            assert (await check(channel)).status.code == 0
 
 
-async def new_child(pid: int, known: list[int], channels: list[grpc.aio.Channel]) -> int:
-    """Wait for a worker that was not there before; meanwhile calls go on."""
-    async with asyncio.timeout(30):
-        while not (found := set(children(pid)) - set(known)):
-            await all_call(*channels)
-    return found.pop()
+async def new_child(served: Process, known: list[int], channels: list[grpc.aio.Channel]) -> int:
+    """Wait for a worker that was not there before; meanwhile calls go on.
+
+    It has to be a worker already: stopped between fork and exec it would keep its parent waiting.
+    """
+    for _ in range(3000):
+        await all_call(*channels)
+        for child in set(children(served.pid)) - set(known):
+            if b"seawall.serve.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"no successor; {[(p, alive(p)) for p in known]}; {served.log}")
 
 
 @pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
@@ -78,7 +85,7 @@ async def test_connections_are_shared_out(here: Folder, node: Valkey, unix: bool
         await until_counts(http, [2, 2], *channels)
         workers = children(served.process.pid)
         os.kill(workers[0], signal.SIGTERM)
-        successor = await new_child(served.process.pid, workers, channels)
+        successor = await new_child(served, workers, channels)
         # Held back, so that there is time to see who has what meanwhile.
         os.kill(successor, signal.SIGSTOP)
         await until_counts(http, [0, 4], *channels)
