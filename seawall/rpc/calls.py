@@ -279,8 +279,7 @@ class StreamCall:
                 self._finish(Status.OK, "", CloseReason.DONE)
             else:
                 self._deliver(data)
-        if not self._inbox and not self._full:
-            self._connection.codec.resume(self._sid)
+        if not self._inbox and not self._full and self._connection.codec.resume(self._sid):
             self._connection.touch()
 
     def relieve(self) -> None:

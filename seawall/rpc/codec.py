@@ -260,12 +260,15 @@ class Codec:
         if (stream := self._streams.get(sid)) is not None:
             stream.paused = True
 
-    def resume(self, sid: int) -> None:
-        """Undo `pause`."""
-        if (stream := self._streams.get(sid)) is not None and stream.paused:
-            stream.paused = False
-            held, stream.held = stream.held, 0
-            self._give_back(sid, held)
+    def resume(self, sid: int) -> bool:
+        """Undo `pause`; True when the peer was given window back, which is to be written."""
+        stream = self._streams.get(sid)
+        if stream is None or not stream.paused:
+            return False
+        stream.paused = False
+        held, stream.held = stream.held, 0
+        self._give_back(sid, held)
+        return held > 0
 
     def queued(self, sid: int) -> int:
         """Bytes of a call that wait for the peer's window, or for `take`."""

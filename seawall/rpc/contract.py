@@ -8,7 +8,7 @@ the transport under this contract can be swapped.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Status(IntEnum):
@@ -48,8 +48,7 @@ class CloseReason(IntEnum):
     """The handler raised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What is known when a call opens.
 
     `metadata` has lower-case names, the last value of each; `deadline` is in seconds of `time.monotonic()`, or None.

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+CANCELS = 6
+CANCEL_AGAIN = 0.5
+"""Seconds after which a task that has not ended is cancelled again."""
 ErrorSink = Callable[[str, BaseException], None]
 
 
@@ -27,8 +30,16 @@ class Tasks:
             self._on_error(task.get_name(), error)
 
     async def cancel_all(self) -> None:
-        """Cancel what still runs and wait for it."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        """Cancel what still runs and wait for it, a few seconds at most.
+
+        A library may swallow a cancellation that meets the end of its own time-out, so it is said again.
+        """
+        for _ in range(CANCELS):
+            running = list(self._running)
+            if not running:
+                return
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_AGAIN)
+        for task in list(self._running):
+            self._on_error(f"{task.get_name()} can't be cancelled", TimeoutError())

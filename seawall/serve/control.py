@@ -48,6 +48,8 @@ class Line:
 
     async def ask(self, timeout: float) -> dict[str, Any] | None:
         """Get a snapshot; None when the worker gives none in time. An answer that comes too late is passed over."""
+        if self._writer.is_closing():
+            return None
         self._asked += 1
         try:
             async with asyncio.timeout(timeout):
@@ -56,6 +58,8 @@ class Line:
                     number, snapshot = json.loads(text)
                     if number == self._asked:
                         return dict(snapshot)
+            # The worker has closed its end: it is about to go.
+            self._writer.close()
             return None
         except (OSError, ValueError, TimeoutError):
             return None
