@@ -126,8 +126,8 @@ async def crowd(calls: int, seed: int) -> None:
 
 @on_both_loops
 async def test_a_crowd() -> None:
-    """2,000 calls and streams that end in all ways: all are told once, and all comes back to the start."""
-    await crowd(2_000, 7)
+    """5,000 calls and streams that end in all ways: all are told once, and all comes back to the start."""
+    await crowd(5_000, 7)
 
 
 @pytest.mark.soak
