@@ -41,6 +41,8 @@ SIM_MODEL = "sim-chat"
 DEMO_KEYS = ("sk-demo-vip", "sk-demo-standard", "sk-demo-batch")
 """Keys of examples/policy.yaml; shown by class where the policy in use knows them."""
 LOOPBACK = "127.0.0.1"
+FLUSH = ("--file-flush-interval-msec", "500")
+"""Envoy keeps its access log back for 10 s by default: too long for someone who looks."""
 MAX_SOCKET_DIR = 70
 """Bytes of a directory's path that leave room for the names of sockets in it."""
 
@@ -113,7 +115,8 @@ class LocalGate:
             logs,
         )
         self._add(
-            Recipe("envoy", [envoy, "-c", str(config), "-l", "warning", "--disable-hot-restart"], os.environ), logs
+            Recipe("envoy", [envoy, "-c", str(config), "-l", "warning", "--disable-hot-restart", *FLUSH], os.environ),
+            logs,
         )
         shown = [engine.url for engine in policy.engines.values()]
         self.told = {

@@ -1,6 +1,7 @@
 """Envoy under load while workers are killed and drained one by one: who pays, and who never notices."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ from collections import Counter
 import pytest
 
 from seawall.cli.local_gate import envoy_sees
-from tests.e2e.running_gate import RunningGate, alive, running, until
+from tests.e2e.running_gate import PAUSE, RunningGate, alive, running, until
 from tests.e2e.test_faults import WIDE, load
 from tests.e2e.tiny_envoy import received
 
@@ -38,6 +39,13 @@ def settled(gate: RunningGate) -> None:
     until(lambda: good_looks(gate) >= looked + 4 and envoy_sees(gate.told["admin"]) == 2, "Envoy sees two", 60)
 
 
+def lost_calls(gate: RunningGate) -> list[str]:
+    """Details of light requests that got no 200, out of Envoy's access log."""
+    PAUSE.wait(1.5)
+    lines = [json.loads(line) for line in gate.log("envoy").splitlines() if line.startswith("{")]
+    return [str(x["details"]) for x in lines if x["path"] == "/v1/models" and x["code"] != 200]
+
+
 def good_looks(gate: RunningGate) -> int:
     return int(gate.get_admin("/stats?filter=cluster.gate.health_check.success").rpartition(":")[2])
 
@@ -48,7 +56,11 @@ def test_workers_come_and_go_under_load(count: int) -> None:
     with running("--workers", "2", policy=WIDE, SEAWALL_SLOT_LEASE="3") as gate:
         light, chats = asyncio.run(rounds(gate, count))
         kills = count // 2
-        assert set(light) == {200}, light
+        # A call whose answer was half out when its worker was killed can't be asked again: the only ones that may fail.
+        begun = lost_calls(gate)
+        assert set(light) <= {200, 503}, light
+        assert light[503] <= kills, (light, begun)
+        assert all("reset_after_response_started" in details for details in begun), begun
         assert light[200] > 100 * count
         lost = sum(n for status, n in chats.items() if status != 200)
         # Six chats are under way at most, when a worker is killed.
