@@ -5,8 +5,9 @@ from seawall.mesh.message import packed, seconds
 from seawall.mesh.names import GATE_CLUSTER
 
 PREVIOUS_HOSTS = "envoy.retry_host_predicates.previous_hosts"
-HOST_ATTEMPTS = 10
-"""With two workers three draws still hit the dead one now and then."""
+HOST_ATTEMPTS = 50
+"""Draws for a host that was not tried yet. Of two workers LEAST_REQUEST draws the idle dead one three times in four: ten
+draws miss the living one in 1 of 18 retries (seen in a soak of 50 kills), fifty in none of a million."""
 
 PER_TRY_S = 1.0
 """Time-out of one try of a unary side call: a worker that hangs costs this, then another one is asked."""

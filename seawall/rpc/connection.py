@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         """Write what the codec has, as far as the client reads."""
         self._flushing = False
         transport, codec = self._transport, self.codec
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or not codec.wants_write:
             return
         while self._writable:
             out = codec.take(WRITE_HIGH)

@@ -73,16 +73,15 @@ def goaway(last_stream: int, code: int) -> bytes:
     return _GOAWAY.pack(8 << 8 | 7, 0, 0, last_stream, code)
 
 
-def refusal(fields: Mapping[bytes, bytes], paths: Container[str]) -> tuple[bytes, str] | None:
+def refusal(fields: Mapping[bytes, bytes], paths: Container[bytes]) -> tuple[bytes, str] | None:
     """Why a request can't be served: an HTTP status where it is not gRPC, else b"" and what is UNIMPLEMENTED."""
     if fields.get(b":method") != b"POST":
         return b"405", ""
     kind = fields.get(b"content-type", b"")
     if not kind.startswith(b"application/grpc") or kind[16:17] not in (b"", b"+", b";"):
         return b"415", ""
-    path = fields.get(b":path", b"").decode("latin-1")
-    if path not in paths:
-        return b"", f"unknown method {path[:200]}"
+    if (path := fields.get(b":path", b"")) not in paths:
+        return b"", f"unknown method {path[:200].decode('latin-1')}"
     if fields.get(b"grpc-encoding", b"identity") != b"identity":
         return b"", "only the identity encoding is supported"
     return None

@@ -138,7 +138,7 @@ REFUSED = {
 @pytest.mark.parametrize(("headers", "why"), REFUSED.values(), ids=REFUSED)
 def test_refusals(headers: list[tuple[bytes, bytes]], why: tuple[bytes, str] | None) -> None:
     """What is no call of ours, and how it is told."""
-    assert refusal(dict(headers), {TALK, ECHO}) == why
+    assert refusal(dict(headers), {TALK.encode(), ECHO.encode()}) == why
 
 
 def test_size_of_a_header_list() -> None:
