@@ -112,21 +112,9 @@ def _settings(policy: Path | None, socket_dir: str | None, upstreams: tuple[str,
 
 
 def _policy(settings: "Settings") -> "Policy":
-    from seawall.policy.compile import compile_policy
-    from seawall.policy.mistake import PolicyError
+    from seawall.cli.policy_file import compiled
 
-    path = settings.policy_file
-    try:
-        text = "" if path is None else Path(path).read_text("utf-8")
-        policy = compile_policy(text, file=path or "policy", upstreams=settings.upstreams, max_body=settings.max_body)
-    except OSError as e:
-        raise Failure(f"{path}: {e.strerror}") from None
-    except UnicodeDecodeError:
-        raise Failure(f"{path}: not UTF-8") from None
-    except PolicyError as e:
-        raise Failure(str(e)) from None
-    except ValueError as e:
-        raise Failure(f"--upstream: {e}") from None
+    policy = compiled(settings)
     if not policy.engines:
         raise Failure("there is no engine: name some in the policy (--policy) or by --upstream URL")
     return policy

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 from seawall.cli import binaries
 from seawall.cli.children import Child, Recipe, stop_all
 from seawall.cli.failure import Failure
+from seawall.cli.policy_file import compiled
 from seawall.cli.running import publish
 from seawall.mesh.bootstrap import bootstrap, bootstrap_json
 from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
-from seawall.policy.mistake import PolicyError
 from seawall.serve.chores import write_dynamic
 from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.store import open_control
@@ -81,7 +81,7 @@ class LocalGate:
         redis_url = self.wishes.redis or f"redis://{LOOPBACK}:{redis_port}/0"
         engines = list(self.wishes.upstreams) or self._simulators()
         settings = self._settings(redis_url, engines)
-        policy = self._policy(settings)
+        policy = compiled(settings)
         admin_port = free_port(9901, {self.wishes.port})
         directory = self.wishes.config_dir
         logs = directory / "logs"
@@ -190,20 +190,6 @@ class LocalGate:
             return directory
         self._short = Path(tempfile.mkdtemp(prefix="seawall-"))
         return str(self._short)
-
-    def _policy(self, settings: Settings) -> Policy:
-        path = self.wishes.policy
-        try:
-            text = path.read_text("utf-8")
-            return compile_policy(text, file=str(path), upstreams=settings.upstreams, max_body=settings.max_body)
-        except OSError as e:
-            raise Failure(f"{path}: {e.strerror}") from None
-        except UnicodeDecodeError:
-            raise Failure(f"{path}: not UTF-8") from None
-        except PolicyError as e:
-            raise Failure(str(e)) from None
-        except ValueError as e:
-            raise Failure(f"--upstream: {e}") from None
 
     def _wait(self, stopped: threading.Event, policy: Policy, settings: Settings) -> None:
         deadline = time.monotonic() + START_TIME

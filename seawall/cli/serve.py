@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from seawall.cli.failure import Failure
-from seawall.policy.compile import compile_policy
-from seawall.policy.mistake import PolicyError
+from seawall.cli.policy_file import compiled
 from seawall.serve.settings import SERVICES, SettingError, Settings, from_environment, unknown_variables
 from seawall.serve.supervisor import Supervisor
 from seawall.serve.worker import certificates
@@ -67,7 +66,7 @@ def command(
 def supervise(settings: Settings) -> int:
     """Check the policy file, then run the supervisor; the exit status. Raises Failure."""
     if settings.policy_file is not None:
-        check_policy_file(settings)
+        compiled(settings)
     elif settings.store == "memory" and settings.limit_files is None:
         raise Failure("with the store 'memory' a policy file is needed: --policy FILE or SEAWALL_POLICY")
     try:
@@ -82,17 +81,3 @@ def supervise(settings: Settings) -> int:
     for name in unknown_variables(os.environ):
         click.echo(f"seawall: {name} is set, but there is no such setting (docs/settings.md)", err=True)
     return asyncio.run(Supervisor(settings).run())
-
-
-def check_policy_file(settings: Settings) -> str:
-    """Read and compile the policy file; its text. Raises Failure with all its mistakes."""
-    path = Path(settings.policy_file or "")
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise Failure(f"{path}: {getattr(e, 'strerror', None) or 'not UTF-8'}") from None
-    try:
-        compile_policy(text, file=str(path), upstreams=settings.upstreams, max_body=settings.max_body)
-    except PolicyError as e:
-        raise Failure(str(e)) from None
-    return text

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from seawall.policy.compile import build_policy, descriptor_keys, digest_of
+from seawall.policy.compile import compile_policy, descriptor_keys, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.load import Loaded, load
 from seawall.policy.mistake import Mistake, PolicyError
@@ -129,7 +129,7 @@ class Chores:
         return load(text, file=file, max_body=self._settings.max_body)
 
     def _compile(self, text: str, file: str) -> Policy:
-        return build_policy(self._load(text, file), digest_of(text), self._settings.upstreams)
+        return compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)
 
     async def _render_current(self, _: ControlPath) -> None:
         if self._settings.envoy_dir is None or self._last is None or self._last[2] == self._rendered:
