@@ -1,20 +1,18 @@
 """One call on our transport: unary, or a stream with its inbox, its back-pressure and its one end."""
 
 import asyncio
-import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from types import CoroutineType
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from seawall.rpc.codec import Codec
 from seawall.rpc.contract import Call, CloseReason, RpcError, Status, StreamHandler, Unary
+from seawall.rpc.waiting import Wait, begin, drop
 
 STREAM_HIGH = 256 * 1024
 """Bytes of one stream that wait for its client above which its handler gets no more messages."""
 STREAM_LOW = STREAM_HIGH // 4
-EAGER = sys.version_info >= (3, 12)
 
 
 class Carrier(Protocol):
@@ -42,21 +40,6 @@ class Carrier(Protocol):
         """Stop doing so."""
 
 
-def begun(loop: asyncio.AbstractEventLoop, work: Awaitable[Any]) -> "asyncio.Future[Any]":
-    """Run what a handler returned: a future as it is, anything else as a task, eager where Python can."""
-    if isinstance(work, asyncio.Future):
-        return work
-    # A coroutine as it is: wrapped, one that is cancelled before it began would never be awaited.
-    coroutine = work if isinstance(work, CoroutineType) else _awaited(work)
-    if EAGER:
-        return asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg,unused-ignore]
-    return loop.create_task(coroutine)
-
-
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
-
-
 class UnaryCall:
     """A call with one message and one answer."""
 
@@ -68,7 +51,7 @@ class UnaryCall:
         self._call = call
         self._handler = handler
         self._data: bytes | None = None
-        self._work: asyncio.Future[Any] | None = None
+        self._work: Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def message(self, data: bytes) -> None:
@@ -96,26 +79,21 @@ class UnaryCall:
             if isinstance(answer, bytes):
                 connection.codec.answer(sid, answer)
             else:
-                self._work = begun(connection.loop, answer)
-                if not self._work.done():
-                    if self._call.deadline is not None:
-                        self._timer = connection.loop.call_later(
-                            max(0.0, self._call.deadline - time.monotonic()), self._too_late
-                        )
-                    self._work.add_done_callback(self._answered)
-                    return
-                self._answered(self._work)
+                self._work = begin(connection.loop, answer, self._answered)
+                if self._work is not None and self._call.deadline is not None:
+                    left = max(0.0, self._call.deadline - time.monotonic())
+                    self._timer = connection.loop.call_later(left, self._too_late)
                 return
         self._over()
 
-    def _answered(self, work: "asyncio.Future[Any]") -> None:
+    def _answered(self, answer: Any, error: BaseException | None) -> None:
         connection, sid = self._connection, self._sid
-        if work.cancelled():
-            connection.codec.finish(sid, Status.CANCELLED, "cancelled")
-        elif (error := work.exception()) is None:
-            connection.codec.answer(sid, work.result())
+        if error is None:
+            connection.codec.answer(sid, answer)
         elif isinstance(error, RpcError):
             connection.codec.finish(sid, error.status, error.message)
+        elif isinstance(error, asyncio.CancelledError):
+            connection.codec.finish(sid, Status.CANCELLED, "cancelled")
         else:
             connection.fault(sid, self._call.path, error)
         self._over()
@@ -165,7 +143,7 @@ class StreamCall:
         self._call = call
         self._inbox: deque[bytes | None] = deque()
         """What came while the handler was busy or its client did not read; None is the half-close."""
-        self._work: asyncio.Future[Any] | None = None
+        self._work: Wait | None = None
         self._begun = False
         """There is a handler."""
         self._finished: CloseReason | None = None
@@ -238,32 +216,34 @@ class StreamCall:
         except Exception as e:
             self._failed(e)
         else:
+            if waiting is None:
+                return
             if self._closed:
-                if isinstance(waiting, CoroutineType):
-                    waiting.close()
-                elif isinstance(waiting, asyncio.Future):
-                    waiting.cancel()
-            elif waiting is not None:
-                work = begun(self._connection.loop, waiting)
-                if work.done():
-                    self._awaited(work)
-                else:
-                    self._work = work
-                    work.add_done_callback(self._awaited)
-
-    def _awaited(self, work: "asyncio.Future[Any]") -> None:
-        self._work = None
-        if self._closed:
-            return
-        if work.cancelled():
-            self._finish(Status.CANCELLED, "cancelled", CloseReason.FAILED)
-        elif (error := work.exception()) is not None:
-            if isinstance(error, RpcError):
-                self._finish(error.status, error.message, CloseReason.FAILED)
+                drop(waiting)
+                return
+            work = begin(self._connection.loop, waiting, self._awaited)
+            if work is None:
+                return
+            if self._finished is not None:
+                # It finished its own call before its first wait.
+                work.cancel()
             else:
-                self._failed(error)
-        else:
+                self._work = work
+
+    def _awaited(self, _: Any, error: BaseException | None) -> None:
+        self._work = None
+        if self._finished is not None:
+            if error is not None and not isinstance(error, (asyncio.CancelledError, RpcError)):
+                self._connection.report(self._call.path, error)
+            self._close(self._finished)
+        elif error is None:
             self._empty()
+        elif isinstance(error, RpcError):
+            self._finish(error.status, error.message, CloseReason.FAILED)
+        elif isinstance(error, asyncio.CancelledError):
+            self._finish(Status.CANCELLED, "cancelled", CloseReason.FAILED)
+        else:
+            self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         self._connection.fault(self._sid, self._call.path, error)
@@ -312,8 +292,7 @@ class StreamCall:
         if work is None:
             self._close(reason)
             return
-        work.remove_done_callback(self._awaited)
-        work.add_done_callback(lambda _: self._close(reason))
+        # `_awaited` tells the handler.
         work.cancel()
 
     def _close(self, reason: CloseReason) -> None:
