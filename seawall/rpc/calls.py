@@ -128,6 +128,8 @@ class StreamCall:
         "_finished",
         "_full",
         "_inbox",
+        "_paused",
+        "_queued",
         "_sid",
         "_timer",
         "_work",
@@ -149,6 +151,10 @@ class StreamCall:
         self._finished: CloseReason | None = None
         self._closed = False
         self._full = False
+        self._paused = False
+        """The client gets no window for more messages."""
+        self._queued = 0
+        """Bytes that may wait for the client at most."""
         self._timer: asyncio.TimerHandle | None = None
         self.on_pressure: Callable[[bool], None] | None = None
 
@@ -170,14 +176,26 @@ class StreamCall:
         """See `contract.Sender`."""
         if self._finished is not None or self._closed:
             return
+        connection = self._connection
+        connection.codec.send(self._sid, message)
+        self._queued += len(message)
+        if self._queued > STREAM_HIGH and not self._full:
+            self._look()
+        connection.touch()
+
+    def _look(self) -> None:
+        """Ask how much really waits: what was sent meanwhile may have left."""
         codec = self._connection.codec
-        codec.send(self._sid, message)
-        if not self._full and codec.queued(self._sid) > STREAM_HIGH:
+        self._queued = codec.queued(self._sid)
+        if self._queued > STREAM_HIGH:
             self._full = True
             self._connection.congested(self)
-            codec.pause(self._sid)
+            self._pause()
             self._press(True)
-        self._connection.touch()
+
+    def _pause(self) -> None:
+        self._paused = True
+        self._connection.codec.pause(self._sid)
 
     def finish(self, status: Status = Status.OK, message: str = "") -> None:
         """See `contract.Sender`."""
@@ -197,7 +215,7 @@ class StreamCall:
             return
         if self._work is not None or self._full:
             self._inbox.append(data)
-            self._connection.codec.pause(self._sid)
+            self._pause()
         else:
             self._deliver(data)
 
@@ -237,7 +255,8 @@ class StreamCall:
                 self._connection.report(self._call.path, error)
             self._close(self._finished)
         elif error is None:
-            self._empty()
+            if self._inbox or self._paused:
+                self._empty()
         elif isinstance(error, RpcError):
             self._finish(error.status, error.message, CloseReason.FAILED)
         elif isinstance(error, asyncio.CancelledError):
@@ -259,8 +278,10 @@ class StreamCall:
                 self._finish(Status.OK, "", CloseReason.DONE)
             else:
                 self._deliver(data)
-        if not self._inbox and not self._full and self._connection.codec.resume(self._sid):
-            self._connection.touch()
+        if self._paused and not self._inbox and not self._full:
+            self._paused = False
+            if self._connection.codec.resume(self._sid):
+                self._connection.touch()
 
     def relieve(self) -> None:
         """Bytes have left: take up again if the client reads."""

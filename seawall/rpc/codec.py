@@ -16,13 +16,27 @@ from typing import NamedTuple
 import ngh2
 
 from seawall.rpc.contract import Status
-from seawall.rpc.framing import Assembly, Headers, Metadata, framed, goaway, parse_timeout, refusal, size_of, trailers
+from seawall.rpc.framing import (
+    PREFIX,
+    Assembly,
+    Headers,
+    Metadata,
+    framed,
+    goaway,
+    parse_timeout,
+    prefix_of,
+    refusal,
+    size_of,
+    trailers,
+)
 
 _HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _OK = [(b"grpc-status", b"0")]
 SURPLUS = 1 << 20
 """Bytes that a client may send after our answer, before its stream is reset."""
 _IDENTITY = [(b"grpc-accept-encoding", b"identity")]
+CREDIT = 32 * 1024
+"""Bytes of a call after which the peer gets window back: each time costs, and a call's window is far larger."""
 _ATTACK = 4
 """Metadata of this many times the limit ends the connection: below, one call is refused."""
 
@@ -87,6 +101,8 @@ class Closed(NamedTuple):
 
 
 Event = Opened | Message | HalfClosed | Closed
+_message = Message._make
+"""Half the price of calling Message."""
 
 
 class _Stream(Assembly):
@@ -108,7 +124,7 @@ class _Stream(Assembly):
         """What still comes is dropped, and the handler knows."""
         self.paused = False
         self.held = 0
-        """Bytes received while paused, which the peer does not get back into its window yet."""
+        """Bytes received that the peer has not got back into its window yet: few, or while paused."""
 
 
 class Codec:
@@ -338,15 +354,16 @@ class Codec:
 
     def _data(self, sid: int, data: bytes, ended: bool, events: list[Event]) -> None:
         stream = self._streams.get(sid)
-        if data:
-            if stream is not None and stream.paused:
-                stream.held += len(data)
-            else:
-                self._give_back(sid, len(data))
+        size = len(data)
         if stream is None:
+            self._give_back(sid, size)
             return
+        stream.held += size
+        if stream.held > CREDIT and not stream.paused:
+            credit, stream.held = stream.held, 0
+            self._give_back(sid, credit)
         if stream.done:
-            stream.surplus += len(data)
+            stream.surplus += size
             if stream.surplus > SURPLUS and self._takes > stream.done_at and not self.queued(sid):
                 # Our answer is complete and out, and the client goes on: stop it (RFC 9113 §8.1). Before the answer is out
                 # a reset would overtake it.
@@ -355,9 +372,11 @@ class Codec:
             return
         if stream.spoilt:
             return
-        if data:
-            for message in stream.add(data, self._max_message):
-                events.append(Message(sid, message))  # noqa: PERF401 - it is one, most often
+        if size > PREFIX and not stream.have and prefix_of(data) == (0, size - PREFIX) and size <= self._max_message:
+            # One whole message, as nearly always.
+            events.append(_message((sid, data[PREFIX:])))
+        elif size:
+            events += [_message((sid, message)) for message in stream.add(data, self._max_message)]
             if stream.fault is not None:
                 stream.spoilt = True
                 events.append(Closed(sid, *stream.fault))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from seawall.rpc.calls import StreamCall, UnaryCall
-from seawall.rpc.codec import Closed, Codec, Event, HalfClosed, Limits, Message, Opened
+from seawall.rpc.codec import Codec, Event, HalfClosed, Limits, Message, Opened
 from seawall.rpc.contract import Call, CloseReason, RpcError, Status, StreamOpener, Unary
 from seawall.rpc.tasks import ErrorSink
 
@@ -66,20 +66,20 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _dispatch(self, event: Event) -> None:
-        if isinstance(event, Opened):
-            self._open(event)
-            return
-        if isinstance(event, Closed) and event.status is not None:
-            self.codec.finish(event.stream, event.status, event.message)
         call = self._calls.get(event.stream)
-        if call is None:
-            return
         if isinstance(event, Message):
-            call.message(event.data)
+            if call is not None:
+                call.message(event.data)
         elif isinstance(event, HalfClosed):
-            call.half_closed()
+            if call is not None:
+                call.half_closed()
+        elif isinstance(event, Opened):
+            self._open(event)
         else:
-            call.gone(CloseReason.CANCELLED)
+            if event.status is not None:
+                self.codec.finish(event.stream, event.status, event.message)
+            if call is not None:
+                call.gone(CloseReason.CANCELLED)
 
     def _open(self, event: Opened) -> None:
         unary, opener = self._methods[event.path]

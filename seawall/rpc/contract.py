@@ -73,7 +73,7 @@ class StreamHandler(Protocol):
     """One stream of a bidirectional call."""
 
     def message(self, data: bytes) -> Awaitable[None] | None:
-        """Take one message. An awaitable is run as a task and cancelled when the stream ends; the next message waits."""
+        """Take one message. An awaitable is begun at once and cancelled when the stream ends; the next message waits."""
 
     def closed(self, reason: CloseReason) -> None:
         """Told exactly once, whatever ended the stream, after any running awaitable was cancelled."""

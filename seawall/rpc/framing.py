@@ -8,14 +8,17 @@ from seawall.rpc.contract import Status
 Headers = Sequence[tuple[bytes, bytes]]
 
 _PREFIX = Struct(">BI")
-_prefix = _PREFIX.unpack_from
+PREFIX = _PREFIX.size
+"""Bytes before each message: whether it is compressed, and its length."""
+prefix_of = _PREFIX.unpack_from
+_pack_prefix = _PREFIX.pack
 _GOAWAY = Struct(">IBIII")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 def framed(message: bytes) -> bytes:
     """Put the prefix before a message: no compression, and its length."""
-    return _PREFIX.pack(0, len(message)) + message
+    return _pack_prefix(0, len(message)) + message
 
 
 class Assembly:
@@ -26,7 +29,7 @@ class Assembly:
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
         self.have = 0
-        self.need = 5
+        self.need = PREFIX
         """Bytes of the next step: the prefix, or prefix and message."""
         self.fault: tuple[Status, str] | None = None
 
@@ -41,17 +44,17 @@ class Assembly:
             data = b"".join(self.chunks)
             self.chunks = []
         messages: list[bytes] = []
-        at, need = 0, 5
-        while have - at >= 5:
-            flag, size = _prefix(data, at)
-            end = at + 5 + size
+        at, need = 0, PREFIX
+        while have - at >= PREFIX:
+            flag, size = prefix_of(data, at)
+            end = at + PREFIX + size
             if flag or size > most:
                 self.fault = _fault(flag, size, most)
                 return messages
             if end > have:
-                need = 5 + size
+                need = PREFIX + size
                 break
-            messages.append(data[at + 5 : end])
+            messages.append(data[at + PREFIX : end])
             at = end
         self.need = need
         self.have = have - at

@@ -1,7 +1,7 @@
 """Our gRPC server: connections on `codec`, listeners, drain.
 
 A handler that decides at once is called inside `data_received` and answered in the same write: no task, no future. One
-that has to wait runs as a task (begun at once on Python 3.12 and later). All that one read leads to leaves in one write,
+that has to wait is driven without a task (`waiting`): it begins at once. All that one read leads to leaves in one write,
 and so does all that is sent within one tick of the loop.
 """
 

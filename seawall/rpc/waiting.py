@@ -28,15 +28,25 @@ def begin(loop: asyncio.AbstractEventLoop, work: Awaitable[Any], ended: Ended) -
 
     A future is waited for as it is. Without a wait, `ended` is called before this returns.
     """
-    if isinstance(work, CoroutineType):
-        return Driven(loop, work, ended).begin()
-    if not isinstance(work, asyncio.Future):
-        return Driven(loop, _awaited(work), ended).begin()
-    if work.done():
-        _tell(work, ended)
-        return None
-    work.add_done_callback(lambda work: _tell(work, ended))
-    return cast("Wait", work)
+    if isinstance(work, asyncio.Future):
+        if work.done():
+            _tell(work, ended)
+            return None
+        work.add_done_callback(lambda work: _tell(work, ended))
+        return cast("Wait", work)
+    # A coroutine as it is: wrapped, one that is dropped before it began would never be awaited.
+    driven = Driven(loop, work if isinstance(work, CoroutineType) else _awaited(work), ended)
+    outer = asyncio.current_task(loop)
+    if outer is None:
+        driven.step()
+    else:
+        # Begun from within a task, as when a drain lets a held message go.
+        _leave_task(loop, outer)
+        try:
+            driven.step()
+        finally:
+            _enter_task(loop, outer)
+    return None if driven.over else driven
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
@@ -66,7 +76,7 @@ class Driven:
     It has of `asyncio.Task` what the library asks of the current task: `cancel`, `cancelling`, `uncancel`.
     """
 
-    __slots__ = ("__weakref__", "_cancels", "_coroutine", "_ended", "_loop", "_must_cancel", "_over", "_waits")
+    __slots__ = ("__weakref__", "_cancels", "_coroutine", "_ended", "_loop", "_must_cancel", "_waits", "over")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], ended: Ended):
         self._loop = loop
@@ -75,65 +85,48 @@ class Driven:
         self._waits: asyncio.Future[Any] | None = None
         self._cancels = 0
         self._must_cancel = False
-        self._over = False
+        self.over = False
 
-    def begin(self) -> "Driven | None":
-        """Run up to the first wait; None when there was none."""
+    def step(self, _: object = None) -> None:
+        """Run up to the next wait, or to the end."""
         loop = self._loop
-        outer = asyncio.current_task(loop)
-        if outer is None:
-            self._step()
-        else:
-            # Begun from within a task, as when a drain lets a held message go.
-            _leave_task(loop, outer)
-            try:
-                self._step()
-            finally:
-                _enter_task(loop, outer)
-        return None if self._over else self
-
-    def _step(self, _: object = None) -> None:
-        loop, coroutine = self._loop, self._coroutine
         self._waits = None
-        _enter_task(loop, cast("Any", self))
+        _enter_task(loop, self)  # type: ignore[arg-type]
         try:
             if self._must_cancel:
                 self._must_cancel = False
-                waits = coroutine.throw(asyncio.CancelledError())
+                waits = self._coroutine.throw(asyncio.CancelledError())
             else:
-                waits = coroutine.send(None)
+                waits = self._coroutine.send(None)
         except StopIteration as e:
-            self._over = True
+            self.over = True
             result, error = e.value, None
         except (KeyboardInterrupt, SystemExit):
-            self._over = True
+            self.over = True
             raise
         except BaseException as e:
-            self._over = True
+            self.over = True
             result, error = None, e
         else:
-            self._wait(waits)
+            if waits is None:
+                # A bare yield, as `asyncio.sleep(0)` has: go on in the next turn.
+                loop.call_soon(self.step)
+                return
+            # The protocol between a coroutine and who drives it (asyncio/futures.py, `Future.__await__`).
+            waits._asyncio_future_blocking = False
+            waits.add_done_callback(self.step)
+            self._waits = waits
+            if self._must_cancel and waits.cancel():
+                self._must_cancel = False
             return
         finally:
-            _leave_task(loop, cast("Any", self))
+            _leave_task(loop, self)  # type: ignore[arg-type]
         self._ended(result, error)
-
-    def _wait(self, waits: Any) -> None:
-        if waits is None:
-            # A bare yield, as `asyncio.sleep(0)` has: go on in the next turn.
-            self._loop.call_soon(self._step)
-            return
-        # The protocol between a coroutine and who drives it (asyncio/futures.py, `Future.__await__`).
-        waits._asyncio_future_blocking = False
-        waits.add_done_callback(self._step)
-        self._waits = waits
-        if self._must_cancel and waits.cancel():
-            self._must_cancel = False
 
     def cancel(self, msg: object = None) -> bool:
         """Raise CancelledError where the coroutine waits; see `asyncio.Task.cancel`."""
         del msg
-        if self._over:
+        if self.over:
             return False
         self._cancels += 1
         if self._waits is None or not self._waits.cancel():
@@ -151,7 +144,7 @@ class Driven:
 
     def done(self) -> bool:
         """See `asyncio.Task.done`."""
-        return self._over
+        return self.over
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """See `asyncio.Task.get_loop`."""
