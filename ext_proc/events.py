@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from seawall.decision import Reason
 from seawall.llm.errors import ErrorAnswer
@@ -36,8 +37,7 @@ class ResponseHeaders:
     end_of_stream: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseBody:
+class ResponseBody(NamedTuple):
     """A piece of the answer, cut anywhere."""
 
     body: bytes
@@ -86,8 +86,7 @@ class PassResponseHeaders:
     stream_body: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PassPiece:
+class PassPiece(NamedTuple):
     """Send a piece of the answer on."""
 
     body: bytes

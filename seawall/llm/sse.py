@@ -28,6 +28,10 @@ class SseParser:
         """Take the next bytes; the data of events that they complete, `data:` lines joined with LF."""
         if self.overflowed:
             return []
+        if chunk.endswith(b"\n\n") and not (self._rest or self._data or self._first):
+            plain = _plain_events(chunk)
+            if plain is not None:
+                return plain
         text = self._rest + chunk if self._rest else chunk
         # What is kept has no line end but perhaps a CR at its end: it needn't be searched again.
         searched = max(0, len(self._rest) - 1)
@@ -82,3 +86,13 @@ class SseParser:
             self._data.append(value)
             # An empty line of data costs memory too.
             self._size += len(value) + 1
+
+
+def _plain_events(chunk: bytes) -> list[bytes] | None:
+    """The short way for what engines send nearly always: whole events of one `data: ` line each, ended by LF LF."""
+    events = []
+    for event in chunk[:-2].split(b"\n\n"):
+        if not event.startswith(b"data: ") or b"\n" in event or b"\r" in event or len(event) > MAX_EVENT:
+            return None
+        events.append(event[6:])
+    return events
