@@ -11,9 +11,14 @@ MAX_COLLECTED = 8 * 1024 * 1024
 """Bytes of a JSON answer that are kept to read its usage; a larger answer passes with usage unknown."""
 
 
+REQUEST_HEADERS = frozenset({":method", ":path", "content-encoding", "content-length", "x-request-id"})
+RESPONSE_HEADERS = frozenset({":status", "content-encoding", "content-type"})
+"""What of a request's and of an answer's headers is read; the events hold no other."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """`headers` has lower-case names, pseudo-headers included; `source` is the peer's address with its port."""
+    """`headers` are those of REQUEST_HEADERS that came, by lower-case name; `source` is the peer with its port."""
 
     headers: Mapping[str, str]
     end_of_stream: bool

@@ -1,6 +1,6 @@
 """ProcessingRequest to events, replies to ProcessingResponse: the only file of this service that names Envoy's messages."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from google.protobuf.message import DecodeError
 
@@ -27,11 +27,13 @@ def decode(data: bytes) -> ev.Event | None:
         return ev.ResponseBody(request.response_body.body, request.response_body.end_of_stream)
     if kind == "request_headers":
         message = request.request_headers
-        return ev.RequestHeaders(_headers(message.headers), message.end_of_stream, _metadata(request), _source(request))
+        headers = _headers(message.headers, ev.REQUEST_HEADERS)
+        return ev.RequestHeaders(headers, message.end_of_stream, _metadata(request), _source(request))
     if kind == "request_body":
         return ev.RequestBody(request.request_body.body, request.request_body.end_of_stream)
     if kind == "response_headers":
-        return ev.ResponseHeaders(_headers(request.response_headers.headers), request.response_headers.end_of_stream)
+        answer = request.response_headers
+        return ev.ResponseHeaders(_headers(answer.headers, ev.RESPONSE_HEADERS), answer.end_of_stream)
     if kind == "response_trailers":
         return ev.Trailers(response=True)
     if kind == "request_trailers":
@@ -39,8 +41,14 @@ def decode(data: bytes) -> ev.Event | None:
     return None
 
 
-def _headers(message: common_pb2.HeaderMap) -> dict[str, str]:
-    return {h.key: (h.raw_value.decode("utf-8", "replace") if h.raw_value else h.value) for h in message.headers}
+def _headers(message: common_pb2.HeaderMap, wanted: Container[str]) -> dict[str, str]:
+    headers = {}
+    for header in message.headers:
+        # Each field that is touched costs more than parsing all of them.
+        if (name := header.key) in wanted:
+            raw = header.raw_value
+            headers[name] = raw.decode("utf-8", "replace") if raw else header.value
+    return headers
 
 
 def _metadata(request: ext_proc_pb2.ProcessingRequest) -> dict[str, str]:

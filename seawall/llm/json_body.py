@@ -143,6 +143,8 @@ def _told(error: ValueError | RecursionError, param: str = "body") -> Refusal:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":
+        return at
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 

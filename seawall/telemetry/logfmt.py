@@ -29,6 +29,8 @@ def line(ts: float, level: str, msg: str, **fields: object) -> str:
 
 
 def _text(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     if _PLAIN.fullmatch(text):
         return text

@@ -37,15 +37,16 @@ def encoded(reply: ev.Reply) -> pb.ProcessingResponse:
 
 
 def test_request_headers() -> None:
-    """Headers come by their raw value or else their value, with what ext_authz said and where the peer is."""
+    """Headers that are read come by their raw value or else their value, with what ext_authz said and the peer."""
     message = pb.ProcessingRequest()
     add(
         message.request_headers,
         (":path", "", b"/v1/models"),
-        ("x-value", "v", b""),
-        ("x-both", "old", b"new"),
-        ("x-empty", "", b""),
-        ("x-no-utf8", "", b"a\xff"),
+        (":method", "v", b""),
+        ("content-length", "old", b"new"),
+        ("content-encoding", "", b""),
+        ("x-request-id", "", b"a\xff"),
+        ("authorization", "", b"sk-secret"),
     )
     message.request_headers.end_of_stream = True
     said = message.metadata_context.filter_metadata
@@ -54,7 +55,13 @@ def test_request_headers() -> None:
     said["other"].fields["tenant"].string_value = "evil"
     message.attributes[EXT_PROC].fields["source.address"].string_value = "10.0.0.1:5"
     assert decoded(message) == ev.RequestHeaders(
-        headers={":path": "/v1/models", "x-value": "v", "x-both": "new", "x-empty": "", "x-no-utf8": "a\ufffd"},
+        headers={
+            ":path": "/v1/models",
+            ":method": "v",
+            "content-length": "new",
+            "content-encoding": "",
+            "x-request-id": "a\ufffd",
+        },
         end_of_stream=True,
         metadata={"tenant": "acme", "number": ""},
         source="10.0.0.1:5",
