@@ -68,10 +68,8 @@ def _source(request: ext_proc_pb2.ProcessingRequest) -> str:
 def encode(reply: ev.Reply) -> bytes:
     """Write one reply."""
     if isinstance(reply, ev.PassPiece):
-        response = _Response()
-        piece = response.response_body.response.body_mutation.streamed_response
-        piece.body, piece.end_of_stream = reply.body, reply.end_of_stream
-        return response.SerializeToString()
+        _PIECE.body, _PIECE.end_of_stream = reply
+        return _PIECE_ANSWER.SerializeToString()
     if isinstance(reply, ev.PassResponseHeaders):
         return _STREAM_ANSWER if reply.stream_body else _PASS_ANSWER
     if isinstance(reply, ev.AskForBody):
@@ -133,6 +131,9 @@ def _trailers(response: bool) -> bytes:
     return message.SerializeToString()
 
 
+_PIECE_ANSWER = _Response()
+_PIECE = _PIECE_ANSWER.response_body.response.body_mutation.streamed_response
+"""One message for all pieces: what of it is not the piece itself costs more to build than to keep."""
 _ASK_FOR_BODY = _ask_for_body()
 _STREAM_ANSWER, _PASS_ANSWER = _answer(True), _answer(False)
 _PASS_RESPONSE_TRAILERS, _PASS_REQUEST_TRAILERS = _trailers(True), _trailers(False)
