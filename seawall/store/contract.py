@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from seawall.policy.canary import Canary
+from seawall.store.key_contract import KeysPath
+
 
 class StoreUnavailable(Exception):
     """The store gave no answer: not connected, timed out, breaker open, an error reply.
@@ -49,6 +52,26 @@ class VersionInfo:
     time: float
     needs: str
     current: bool = False
+    canary: bool = False
+
+
+class CanaryShare(NamedTuple):
+    """Whom a canary is for: a percentage of the tenants, and some by name."""
+
+    percent: float
+    tenants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvent:
+    """One change of the policy: `kind` is push, rollback, canary, promote or abort; `time` unix seconds."""
+
+    time: float
+    kind: str
+    version: int
+    author: str
+    reason: str
+    detail: str
 
 
 class Conflict(Exception):
@@ -78,6 +101,11 @@ class WorkerReport:
     checked: float
     error: str
     release: str
+    canary: int = 0
+    """Version that it runs as the canary; 0 for none."""
+    keys: int = 0
+    """API keys of the store that it knows."""
+    keys_stamp: str = ""
 
 
 class Standing(NamedTuple):
@@ -87,6 +115,9 @@ class Standing(NamedTuple):
     workers: int
     digest: str = ""
     """Of the current document: a store that lost its data counts versions from 1 again."""
+    canary: Canary | None = None
+    keys_stamp: str = ""
+    """What `KeysPath.key_stamp` says."""
 
 
 class DataPath(Protocol):
@@ -130,12 +161,20 @@ class ControlPath(Protocol):
     """Asked a few times a second."""
 
     async def push(
-        self, document: str, *, digest: str, author: str, reason: str, needs: str, if_current: int | None = None
+        self,
+        document: str,
+        *,
+        digest: str,
+        author: str,
+        reason: str,
+        needs: str,
+        if_current: int | None = None,
+        keep_canary: bool = False,
     ) -> int:
-        """Keep `document` as the next version and make it current.
+        """Keep a document as the next version and make it current.
 
-        Raises Conflict when `if_current` is given and is not current (0: there is none yet), or when the current
-        document has this digest.
+        Raises Conflict when `if_current` is given and is not current (0: there is none yet), when the current document
+        has this digest, or when a canary runs, unless it is to be kept.
         """
 
     async def current(self) -> int | None:
@@ -153,11 +192,46 @@ class ControlPath(Protocol):
     async def rollback(self, version: int | None, *, author: str, reason: str) -> int:
         """Make a kept version current again (None: the one that was current before). Returns it.
 
-        Raises UnknownVersion. Going back to the version that is current changes nothing.
+        Raises UnknownVersion. Going back to the version that is current changes nothing; else a canary is ended.
         """
 
+    async def canary(self) -> Canary | None:
+        """Look at the canary that runs."""
+
+    async def start_canary(
+        self,
+        document: str,
+        *,
+        share: CanaryShare,
+        digest: str,
+        author: str,
+        reason: str,
+        needs: str,
+        if_current: int | None = None,
+    ) -> Canary:
+        """Keep a document as the next version and give it to some tenants, in place of a canary that runs.
+
+        One in place of another keeps its tenants. Raises Conflict as `push` does, and without a current version.
+        """
+
+    async def move_canary(self, share: CanaryShare, *, author: str, reason: str) -> Canary:
+        """Give the canary to more tenants or to fewer. Raises Conflict when none runs."""
+
+    async def promote_canary(self, *, author: str, reason: str, if_current: int | None = None) -> int:
+        """Make the canary's version current for all; its number.
+
+        Raises Conflict when none runs, or when another version became current since it began, unless that is named by
+        `if_current`.
+        """
+
+    async def abort_canary(self, *, author: str, reason: str) -> Canary:
+        """End the canary; all tenants are on the current version again. Raises Conflict when none runs."""
+
+    async def events(self, count: int = 20) -> Sequence[PolicyEvent]:
+        """Read the last changes of the policy, newest first."""
+
     async def wait_change(self, timeout: float) -> None:
-        """Return when the current version may have changed, or after `timeout` seconds."""
+        """Return when the current version, the canary or an API key may have changed, or after `timeout` seconds."""
 
     async def report(self, report: WorkerReport) -> Standing:
         """Leave a worker's report, get the standing."""
@@ -198,9 +272,9 @@ class Lifetime(Protocol):
         """Close connections."""
 
 
-class Control(ControlPath, Lifetime, Protocol):
+class Control(ControlPath, KeysPath, Lifetime, Protocol):
     """The control path alone, as commands use it."""
 
 
-class Store(DataPath, ControlPath, Lifetime, Protocol):
+class Store(DataPath, ControlPath, KeysPath, Lifetime, Protocol):
     """The whole contract."""
