@@ -2,18 +2,26 @@
 
 from collections.abc import Mapping
 
-from seawall.caller.keys import Caller
+from seawall.caller.keys import NONE_ISSUED, Caller, Issued
 from seawall.decision import Reason, Refusal
 from seawall.llm.protocols import endpoint_of
 from seawall.mesh.names import CONTROL_PREFIX, PRIORITY_HEADER
 from seawall.policy.compiled import Policy
 
 
-def decide(policy: Policy, *, path: str, headers: Mapping[str, str], size: int, now: float) -> Caller | Refusal:
+def decide(
+    policy: Policy,
+    *,
+    path: str,
+    headers: Mapping[str, str],
+    size: int,
+    now: float,
+    issued: Issued = NONE_ISSUED,
+) -> Caller | Refusal:
     """Decide about a request by its headers.
 
     `size` is an upper bound of the headers' bytes (the whole message's), so that they are added up only when it matters;
-    `now` is unix seconds.
+    `now` is unix seconds; `issued` are the keys of the store.
     """
     prefilter = policy.prefilter
     if prefilter.agents.denied(headers.get("user-agent")):
@@ -26,7 +34,7 @@ def decide(policy: Policy, *, path: str, headers: Mapping[str, str], size: int, 
         )
     if prefilter.unknown_paths == "deny" and endpoint_of(path) is None:
         return Refusal(Reason.UNKNOWN_PATH, "There is no such path here.")
-    return policy.callers.identify(headers, now)
+    return policy.callers.identify(headers, now, issued)
 
 
 def _largest_header(headers: Mapping[str, str], allowed: int) -> str | None:

@@ -13,7 +13,7 @@ from seawall.serve.gate import Gate
 
 
 class Service:
-    """Answers Check calls by the policy in force."""
+    """Answers Check calls, and chooses the version of the policy that the request has to its end."""
 
     def __init__(self, gate: Gate):
         self._gate = gate
@@ -24,31 +24,40 @@ class Service:
         What Envoy does with a failure: RpcError makes it answer `status_on_error` (503 in our configuration; 403 is
         Envoy's default), or pass the request where someone set `failure_mode_allow`.
         """
-        policy = self._gate.policies.current
-        if policy is None:
-            raise RpcError(Status.UNAVAILABLE, "no policy yet")
+        policies = self._gate.policies
         try:
             request = wire.decode(data)
         except ValueError as e:
             raise RpcError(Status.INVALID_ARGUMENT, str(e)) from None
+        version = policies.choose(request.headers)
+        if version is None:
+            raise RpcError(Status.UNAVAILABLE, "no policy yet")
         # Made here, at random: a client's own x-request-id must not name someone else's slot or reservation.
         rid = secrets.token_hex(8)
         started = time.perf_counter()
-        decision = decide(policy, path=request.path, headers=request.headers, size=len(data), now=time.time())
-        version = str(self._gate.policies.version)
+        decision = decide(
+            version.policy,
+            path=request.path,
+            headers=request.headers,
+            size=len(data),
+            now=time.time(),
+            issued=policies.keys.issued,
+        )
         if isinstance(decision, Refusal):
             self._refused(decision, started)
-            metadata = {"reason": decision.reason.value, "policy": version, "rid": rid}
+            metadata = {"reason": decision.reason.value, "policy": version.label, "rid": rid}
             return wire.deny(answer(decision, family_of(request.path), rid), metadata)
         self._gate.metrics.count("seawall_decisions_total", "ext_authz", Reason.OK.value)
+        if decision.key:
+            policies.keys.used(decision.key)
         metadata = {
             "tenant": decision.tenant,
             "class": decision.class_,
             "key": decision.key,
-            "policy": version,
+            "policy": version.label,
             "rid": rid,
         }
-        return wire.allow(metadata, headers_to_remove(policy, request.headers))
+        return wire.allow(metadata, headers_to_remove(version.policy, request.headers))
 
     def _refused(self, refusal: Refusal, started: float) -> None:
         self._gate.metrics.count("seawall_decisions_total", "ext_authz", refusal.reason.value)

@@ -15,10 +15,12 @@ from seawall.serve.slots import Hold
 class Stream:
     """One request. Refused opening or a raised error makes Envoy answer 503 (`failure_mode_allow: false`)."""
 
-    def __init__(self, gate: Gate, sender: Sender, exchange: Exchange, on_closed: "Service"):
+    def __init__(self, gate: Gate, sender: Sender, exchange: Exchange, label: str, on_closed: "Service"):
         self._gate = gate
         self._sender = sender
         self._exchange = exchange
+        self._label = label
+        """Of the version that it is decided by."""
         self._service = on_closed
         self._hold: Hold | None = None
 
@@ -33,6 +35,7 @@ class Stream:
             case ev.ResponseBody():
                 commands = exchange.response_body(event)
             case ev.RequestHeaders():
+                self._take_version(event)
                 commands = exchange.request_headers(event)
             case ev.RequestBody():
                 commands = exchange.request_body(event)
@@ -44,6 +47,14 @@ class Stream:
                 return None
         return self._do(commands)
 
+    def _take_version(self, event: ev.RequestHeaders) -> None:
+        """Decide by the version that the request has since ext_authz."""
+        label = event.metadata.get("policy", "")
+        if label and label != self._label:
+            version = self._gate.version(label, "ext_proc")
+            if version is not None:
+                self._exchange.policy, self._label = version.policy, version.label
+
     def _do(self, commands: Sequence[ev.Command]) -> Awaitable[None] | None:
         waiting: Awaitable[None] | None = None
         for command in commands:
@@ -53,7 +64,7 @@ class Stream:
                 if self._hold is not None:
                     self._hold.release()
             elif isinstance(command, ev.Finished):
-                self._service.finished(command.record)
+                self._service.finished(command.record, self._label)
             else:
                 self._sender.send(wire.encode(command))
         return waiting
@@ -79,14 +90,15 @@ class Service:
         gate.metrics.gauges(lambda: [("seawall_streams", (), float(self.open_streams))])
 
     def process(self, _: Call, sender: Sender) -> Stream:
-        """Open a stream; the request keeps the policy that is in force now."""
-        policy = self._gate.policies.current
-        if policy is None:
+        """Open a stream; the request keeps the policy that its headers name, else the one that is in force now."""
+        version = self._gate.policies.named("")
+        if version is None:
             raise RpcError(Status.UNAVAILABLE, "no policy yet")
         self.open_streams += 1
-        return Stream(self._gate, sender, Exchange(policy, time.monotonic()), self)
+        exchange = Exchange(version.policy, time.monotonic())
+        return Stream(self._gate, sender, exchange, version.label, self)
 
-    def finished(self, record: ev.Record) -> None:
+    def finished(self, record: ev.Record, policy: str) -> None:
         """Count and log one request."""
         metrics = self._gate.metrics
         reason = record.reason.value
@@ -110,6 +122,7 @@ class Service:
             input_tokens=record.input_tokens,
             output_tokens=record.output_tokens,
             reason=reason,
+            policy=policy,
             rid=record.rid,
         )
 

@@ -41,7 +41,7 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class Exchange:
-    """State of one request. `policy` is the snapshot it started with."""
+    """State of one request. `policy` is the snapshot that it is decided by, set before its headers come."""
 
     policy: Policy
     started: float

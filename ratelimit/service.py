@@ -28,19 +28,23 @@ class Service:
         What Envoy does with a failure: UNAVAILABLE passes the request, or answers 503 with `failure_mode_deny: true` (as
         our configuration has it). UNKNOWN as an overall code would always pass, so it is never sent.
         """
-        policy = self._gate.policies.current
-        if policy is None:
-            raise RpcError(RpcStatus.UNAVAILABLE, "no rate limit configuration loaded")
         started = time.perf_counter()
         now = self._gate.store.now()
         try:
             call = wire.decode(data)
+            policy = self._policy(call.version)
             planned = plan(call.domain, policy.limits.get(call.domain), call.descriptors, call.hits, now)
         except ValueError as e:
             raise RpcError(RpcStatus.INVALID_ARGUMENT, str(e)) from (None if isinstance(e, InvalidCall) else e)
         if not planned:
             return self._answer([Status(over=False)] * len(call.descriptors), started)
         return self._charge(policy, planned, len(call.descriptors), now, started)
+
+    def _policy(self, label: str) -> Policy:
+        version = self._gate.version(label, "ratelimit")
+        if version is None:
+            raise RpcError(RpcStatus.UNAVAILABLE, "no rate limit configuration loaded")
+        return version.policy
 
     async def _charge(
         self, policy: Policy, planned: Sequence[Planned], descriptors: int, now: float, started: float

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from seawall.limits.decide import Descriptor, Status
+from seawall.mesh.names import VERSION_KEY
 from seawall.proto.gen import ratelimit_pb2
 
 SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
@@ -16,11 +17,16 @@ _OK, _OVER = _RESPONSE.OK, _RESPONSE.OVER_LIMIT
 
 
 class RateLimitCall(NamedTuple):
-    """One call. `hits` is the request's own hits_addend, 0 where it was not set."""
+    """One call. `hits` is the request's own hits_addend, 0 where it was not set.
+
+    `version` is the policy version that the request has, "" where nobody said. The descriptor that tells it is among
+    the others, for it wants a status like each of them; no limit is found by it.
+    """
 
     domain: str
     descriptors: Sequence[Descriptor]
     hits: int
+    version: str = ""
 
 
 def decode(data: bytes) -> RateLimitCall:
@@ -39,7 +45,13 @@ def decode(data: bytes) -> RateLimitCall:
         )
         for d in request.descriptors
     ]
-    return RateLimitCall(request.domain, descriptors, request.hits_addend)
+    return RateLimitCall(request.domain, descriptors, request.hits_addend, _version(descriptors))
+
+
+def _version(descriptors: Sequence[Descriptor]) -> str:
+    """Read our own descriptor, which our configuration sends last."""
+    entries = descriptors[-1].entries if descriptors else ()
+    return entries[0][1] if len(entries) == 1 and entries[0][0] == VERSION_KEY else ""
 
 
 def encode(statuses: Sequence[Status]) -> bytes:

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     MISSING_KEY = "missing_api_key"
     INVALID_KEY = "invalid_api_key"
     EXPIRED_KEY = "expired_api_key"
+    REVOKED_KEY = "revoked_api_key"
     UNKNOWN_PATH = "unknown_path"
     METHOD = "method_not_allowed"
     RATE_LIMIT = "rate_limit_exceeded"

@@ -37,6 +37,7 @@ _ROWS: dict[Reason, _Row] = {
     Reason.MISSING_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
     Reason.INVALID_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
     Reason.EXPIRED_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
+    Reason.REVOKED_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
     Reason.USER_AGENT: _Row(403, "permission_error", "user_agent_denied", "permission_error"),
     Reason.UNKNOWN_PATH: _Row(404, _INVALID, "unknown_path", "not_found_error"),
     Reason.MODEL: _Row(404, _INVALID, "model_not_found", "not_found_error"),

@@ -25,6 +25,7 @@ LOG_FIELDS = {
     "ip": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
     "tenant": f"%DYNAMIC_METADATA({names.AUTHZ}:tenant)%",
     "class": f"%DYNAMIC_METADATA({names.AUTHZ}:class)%",
+    "policy": f"%DYNAMIC_METADATA({names.AUTHZ}:policy)%",
     "rid": f"%DYNAMIC_METADATA({names.AUTHZ}:rid)%",
     "seawall": f"%DYNAMIC_METADATA({names.METADATA})%",
     "ttfb_ms": "%RESPONSE_DURATION%",

@@ -17,6 +17,9 @@ EXT_PROC = "envoy.filters.http.ext_proc"
 METADATA = "seawall"
 """Metadata namespace that ext_proc may write."""
 
+VERSION_KEY = "seawall.policy"
+"""Descriptor of its own that tells ratelimit which version of the policy the request has; no limit is found by it."""
+
 POOL_HEADER = "x-seawall-pool"
 REASON_HEADER = "x-seawall-reason"
 CONTROL_PREFIX = "x-seawall-"

@@ -33,6 +33,8 @@ def route_configuration(policy: Policy, descriptors: Descriptors) -> route_v3.Ro
     last one, since no pool is chosen yet.
     """
     rate_limits = [_rate_limit(keys) for keys in dict.fromkeys(descriptors) if charged_by_envoy(keys)]
+    if rate_limits:
+        rate_limits.append(route_v3.RateLimit(actions=[_from_metadata(names.VERSION_KEY, "policy")]))
     return route_v3.RouteConfiguration(
         name=names.ROUTE_CONFIG,
         virtual_hosts=[
@@ -59,10 +61,15 @@ def _action(key: str) -> route_v3.RateLimitAction:
     """Fill one entry. Without a value (an address that no region is known for) Envoy leaves out the descriptor."""
     if key == REMOTE_ADDRESS:
         return route_v3.RateLimitAction(remote_address=route_v3.RateLimitActionRemoteAddress())
+    return _from_metadata(key, key)
+
+
+def _from_metadata(key: str, name: str) -> route_v3.RateLimitAction:
+    """Fill one entry with what ext_authz said."""
     return route_v3.RateLimitAction(
         metadata=route_v3.RateLimitActionMetaData(
             descriptor_key=key,
-            metadata_key=metadata_v3.MetadataKey(key=names.AUTHZ, path=[metadata_v3.MetadataKeyPathSegment(key=key)]),
+            metadata_key=metadata_v3.MetadataKey(key=names.AUTHZ, path=[metadata_v3.MetadataKeyPathSegment(key=name)]),
         )
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from seawall.policy.held import Version
 from seawall.rpc.contract import RpcService
 from seawall.rpc.tasks import Tasks
 from seawall.serve.policies import Policies
@@ -25,6 +26,19 @@ class Gate:
     metrics: Metrics
     log: Log
     tasks: Tasks
+
+    def version(self, label: str, service: str) -> Version | None:
+        """Give the version that a request carries, for what is decided after ext_authz; None without any policy.
+
+        A worker that does not hold it (another one was quicker to follow a push, or it was used too long ago) answers
+        by the current one at once, and counts it: no request waits for a policy.
+        """
+        version = self.policies.named(label)
+        if version is None:
+            version = self.policies.named("")
+            if version is not None:
+                self.metrics.count("seawall_policy_fallback_total", service)
+        return version
 
 
 ServiceBuilder = Callable[[Gate], RpcService]

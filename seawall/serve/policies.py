@@ -1,4 +1,4 @@
-"""The policy in force in one worker: follows the store, compiles aside, swaps one reference, keeps the last good one."""
+"""The policies in force in one worker: follows the store, compiles aside, swaps in one step, keeps the last good ones."""
 
 import asyncio
 import contextlib
@@ -6,20 +6,23 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from seawall import __version__
 from seawall.caller.keys import Key, Tenant
-from seawall.policy.compile import compile_policy
+from seawall.policy.canary import Canary, misfits
+from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
+from seawall.policy.held import Held, Version
 from seawall.policy.load import newer_than_this
 from seawall.policy.mistake import PolicyError
 from seawall.policy.rule_files import compile_rule_files
+from seawall.serve.key_ring import KeyRing
 from seawall.serve.rule_directory import RuleDirectory, Signature
 from seawall.serve.settings import Settings
-from seawall.store.contract import Store, StoreUnavailable, UnknownVersion, WorkerReport
+from seawall.store.contract import Standing, Store, StoreUnavailable, UnknownVersion, WorkerReport
 
 PROBE_TENANT = "seawall-probe"
 FROM_FILE = 0
@@ -27,7 +30,7 @@ FROM_FILE = 0
 
 
 class Policies:
-    """Holds the compiled policy. `current` is None until one is compiled; requests read it once and keep it."""
+    """Holds the compiled policies. There is no current one until one is compiled; requests choose once and keep it."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Policies:
         on_refused: Callable[[int, str], None],
         on_store: Callable[[str], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self._store = store
         self._settings = settings
@@ -46,19 +50,52 @@ class Policies:
         """Told why the store does not answer, and "" when it does again."""
         self._on_fault = on_fault
         self._trouble: str | None = None
-        self.current: Policy | None = None
-        self.version = FROM_FILE
+        self._clock = clock
+        self._held = Held()
+        self.keys = KeyRing(store, worker)
         self.checked = 0.0
         self.workers_alive = max(1, settings.workers)
-        self._digest = ""
-        """Of the document in force: a store that lost its data gives version numbers out again."""
-        self._refused: tuple[int, str] | None = None
-        self._refused_digest = ""
+        self._refused: dict[str, tuple[int, str]] = {}
+        """By digest: versions that the store has in force and this worker has not, and why."""
+
+    @property
+    def current(self) -> Policy | None:
+        """The policy that all tenants share."""
+        return self._held.current.own if self._held.current else None
+
+    @property
+    def version(self) -> int:
+        """Number of the current version."""
+        return self._held.current.number if self._held.current else FROM_FILE
+
+    @property
+    def canary(self) -> int:
+        """Number of the canary in force here; 0 without one."""
+        return self._held.canary.number if self._held.canary else 0
+
+    @property
+    def held(self) -> int:
+        """Count the versions that requests may name."""
+        return len(self._held)
 
     @property
     def error(self) -> str:
-        """Why the current version is not in force here, or ""."""
-        return self._refused[1] if self._refused else ""
+        """Why a version is not in force here, or ""."""
+        return "\n".join(why for _, why in self._refused.values())
+
+    def choose(self, headers: Mapping[str, str]) -> Version | None:
+        """Choose the version of a new request by whose key it presents; None without a policy."""
+        return self._held.choose(headers, self.keys.issued)
+
+    def named(self, label: str) -> Version | None:
+        """Find the version that a request carries; None for one that this worker does not hold.
+
+        A request without one ("": no ext_authz in the chain) is on the current version.
+        """
+        current = self._held.current
+        if current is None or not label or label == current.label:
+            return current
+        return self._held.named(label, self._clock())
 
     async def follow(self) -> None:
         """Report, look, load; once a second and whenever the store tells of a change. Runs until cancelled."""
@@ -105,36 +142,69 @@ class Policies:
         standing = await self._store.report(self._report())
         self._store_is("")
         self.workers_alive = max(1, standing.workers)
-        if standing.current is not None and (standing.current, standing.digest) != (self.version, self._digest):
-            await self._load(standing.current, standing.digest)
-            # At once, so that whoever pushed sees who follows and who does not.
+        changed = await self._follow_versions(standing)
+        if await self.keys.follow(standing.keys_stamp) or changed:
+            # At once, so that whoever made the change sees who follows and who does not.
             await self._store.report(self._report())
-        elif standing.current is not None:
-            self._refused = None
+        self._held.forget(self._clock())
         self.checked = time.time()
+        await self.keys.flush()
 
-    async def _load(self, version: int, digest: str) -> None:
-        if self._refused and self._refused_digest == digest:
-            return
-        self._refused_digest = digest
+    async def _follow_versions(self, standing: Standing) -> bool:
+        """Put in force what the store says; whether anything changed here."""
+        if standing.current is None:
+            return False
+        share = standing.canary
+        before = self._refused
+        wanted = {standing.digest, share.digest if share else standing.digest}
+        self._refused = {digest: why for digest, why in before.items() if digest in wanted}
+        known = self._held.current
+        same = known is not None and (known.number, known.digest) == (standing.current, standing.digest)
+        if same and share == self._held.share:
+            return self._refused != before
+        if share is not None and not same:
+            # Whether it fits depends on what it stands beside.
+            self._refused.pop(share.digest, None)
+        current = await self._version(standing.current, standing.digest) or known
+        if current is None:
+            return self._refused != before
+        canary = await self._canary(share, current.own) if share else None
+        if current is known and (canary, share if canary else None) == (self._held.canary, self._held.share):
+            return self._refused != before
+        self._held.swap(current, canary, share if canary else None, self._clock())
+        return True
+
+    async def _version(self, number: int, digest: str) -> Version | None:
+        """Get a version that is held, or compile it; None where it can't be used here, which is told once."""
+        if (held := self._held.get(number, digest)) is not None:
+            return held
+        if digest in self._refused:
+            return None
         try:
-            text, info = await self._store.document(version)
+            text, info = await self._store.document(number)
             if newer_than_this(info.needs):
-                self._refuse(version, f"version {version} needs release {info.needs}, this is {__version__}")
-                return
-            policy = await asyncio.to_thread(self._compile, text, f"version {version}")
+                why = f"version {number} needs release {info.needs}, this is {__version__}"
+                self._refuse(number, digest, why)
+                return None
+            policy = await asyncio.to_thread(self._compile, text, f"version {number}")
         except UnknownVersion:
-            return
+            return None
         except PolicyError as e:
-            self._refuse(version, str(e))
-            return
-        self._swap(policy, version)
-        self._digest = digest
+            self._refuse(number, digest, str(e))
+            return None
+        return Version(number, digest, policy, len(text))
 
-    def _refuse(self, version: int, why: str) -> None:
-        if self._refused != (version, why):
-            self._refused = (version, why)
-            self._on_refused(version, why)
+    async def _canary(self, share: Canary, current: Policy) -> Version | None:
+        version = await self._version(share.version, share.digest)
+        if version is not None and (lines := misfits(current, version.own)):
+            self._refuse(share.version, share.digest, "\n".join(lines))
+            return None
+        return version
+
+    def _refuse(self, number: int, digest: str, why: str) -> None:
+        if self._refused.get(digest) != (number, why):
+            self._refused[digest] = (number, why)
+            self._on_refused(number, why)
 
     async def _load_file(self) -> None:
         """Start without the store where the policy in the file allows it."""
@@ -148,7 +218,7 @@ class Policies:
             self._on_refused(FROM_FILE, str(e))
             return
         if policy.store_loss.start == "serve":
-            self._swap(policy, FROM_FILE)
+            self._swap(Version(FROM_FILE, digest_of(text), policy, len(text)))
 
     async def _follow_rule_files(self, path: str) -> None:
         """Serve a folder's limits instead of the store's policy; a bad set leaves the old rules in force."""
@@ -157,15 +227,16 @@ class Policies:
         while True:
             signature = await asyncio.to_thread(directory.signature)
             if signature != seen:
-                seen = signature
+                seen, number = signature, self.version + 1
                 try:
                     limits = compile_rule_files(await asyncio.to_thread(directory.read))
-                    self._swap(dataclasses.replace(compile_policy(""), limits=limits), self.version + 1)
+                    self._swap(Version(number, "", dataclasses.replace(compile_policy(""), limits=limits)))
+                    self._refused = {}
                 except PolicyError as e:
-                    self._refuse(self.version + 1, str(e))
+                    self._refuse(number, "", str(e))
                 except OSError as e:
                     seen = None
-                    self._refuse(self.version + 1, f"{e.filename}: {e.strerror}")
+                    self._refuse(number, "", f"{e.filename}: {e.strerror}")
             with contextlib.suppress(StoreUnavailable):
                 self.workers_alive = max(1, (await self._store.report(self._report())).workers)
                 self.checked = time.time()
@@ -175,8 +246,8 @@ class Policies:
         policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)
         return with_probe(policy, self._settings.probe_key)
 
-    def _swap(self, policy: Policy, version: int) -> None:
-        self.current, self.version, self._refused = policy, version, None
+    def _swap(self, version: Version) -> None:
+        self._held.swap(version, None, None, self._clock())
 
     def _report(self) -> WorkerReport:
         return WorkerReport(
@@ -187,6 +258,9 @@ class Policies:
             checked=self.checked or time.time(),
             error=self.error,
             release=__version__,
+            canary=self.canary,
+            keys=len(self.keys.issued),
+            keys_stamp=self.keys.stamp,
         )
 
 

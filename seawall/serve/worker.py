@@ -121,6 +121,8 @@ class Worker:
         if listening is not None:
             listening.withdraw()
         with contextlib.suppress(Exception):
+            await self.policies.keys.flush()
+        with contextlib.suppress(Exception):
             await self.store.forget_worker(self.name)
         await self.tasks.cancel_all()
         await self.store.close()
@@ -245,7 +247,10 @@ class Worker:
     def _gauges(self) -> Iterable[tuple[str, tuple[str, ...], float]]:
         index = f"w{self.index}"
         yield "seawall_store_up", (index,), float(self.store.healthy)
-        yield "seawall_policy_version", (index,), self.policies.version
+        yield "seawall_policy_version", (index, "current"), self.policies.version
+        yield "seawall_policy_version", (index, "canary"), self.policies.canary
+        yield "seawall_policy_held", (index,), self.policies.held
+        yield "seawall_keys", (index,), len(self.policies.keys.issued)
         if self.policies.checked:
             yield "seawall_policy_check_age_seconds", (index,), max(0.0, time.time() - self.policies.checked)
         for pool, held, limit in self.slots.held():

@@ -56,6 +56,7 @@ def encode(record: KeyRecord) -> bytes:
 def decode(text: bytes) -> KeyRecord | None:
     """Read a record; None for one that another release wrote in another shape, or that someone wrote over."""
     try:
-        return _records.decode(text)
-    except msgspec.DecodeError:
+        record = _records.decode(text)
+        return record if len(bytes.fromhex(record.sha256)) == 32 else None
+    except (msgspec.DecodeError, ValueError):
         return None

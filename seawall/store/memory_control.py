@@ -38,7 +38,9 @@ class Shared:
         self.inbox_claim: tuple[str, float] | None = None
         self.inbox_error: tuple[str, float] | None = None
         self.keys: dict[str, KeyRecord] = {}
-        self.key_events: list[KeyRecord] = []
+        self.key_events: list[tuple[str, KeyRecord]] = []
+        """What was written, each with its stamp."""
+        self.key_writes = 0
         self.key_uses: dict[str, KeyUse] = {}
         self.changes = 0
         self.waiting: set[asyncio.Future[None]] = set()
@@ -255,14 +257,16 @@ class MemoryControl:
 
     async def key_stamp(self) -> str:
         """See KeysPath."""
-        return str(len(self._shared.key_events) or "")
+        events = self._shared.key_events
+        return events[-1][0] if events else ""
 
     async def key_changes(self, since: str) -> KeyChanges | None:
         """See KeysPath."""
-        stamp = await self.key_stamp()
-        if int(since or 0) > int(stamp or 0):
+        events = self._shared.key_events
+        stamps = ["", *(stamp for stamp, _ in events)]
+        if since not in stamps or since == stamps[-1]:
             return None
-        return KeyChanges(self._shared.key_events[int(since or 0) :], stamp)
+        return KeyChanges([record for _, record in events[stamps.index(since) :]], stamps[-1])
 
     async def restore_keys(self, records: Sequence[KeyRecord]) -> int:
         """See KeysPath."""
@@ -292,7 +296,8 @@ class MemoryControl:
 
     def _write_key(self, record: KeyRecord) -> None:
         self._shared.keys[record.id] = record
-        self._shared.key_events.append(record)
+        self._shared.key_writes += 1
+        self._shared.key_events.append((str(self._shared.key_writes), record))
         self._shared.changed()
 
     def _id_of(self, sha256: str) -> str | None:

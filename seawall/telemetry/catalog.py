@@ -53,7 +53,20 @@ METRICS: dict[str, Metric] = {
         Metric("seawall_limit_local_total", _C, "Calls decided by store_loss.limits while the store was away."),
         Metric("seawall_store_up", _G, "1 while the worker's store answers.", ("worker",)),
         Metric("seawall_store_errors_total", _C, "Store calls that got no answer.", ("call",)),
-        Metric("seawall_policy_version", _G, "Version of the policy in force.", ("worker",)),
+        Metric(
+            "seawall_policy_version",
+            _G,
+            "Version of the policy in force, by role (current, canary); 0 is none.",
+            ("worker", "role"),
+        ),
+        Metric("seawall_policy_held", _G, "Versions that running requests may name.", ("worker",)),
+        Metric(
+            "seawall_policy_fallback_total",
+            _C,
+            "Requests that named a version the worker does not hold; decided by the current one.",
+            ("service",),
+        ),
+        Metric("seawall_keys", _G, "API keys of the store that a worker knows, revoked ones included.", ("worker",)),
         Metric(
             "seawall_policy_check_age_seconds",
             _G,

@@ -125,12 +125,14 @@ def test_descriptors_that_envoy_can_fill_are_sent_once() -> None:
         tuple(a["metadata"]["descriptor_key"] if "metadata" in a else next(iter(a)) for a in limit["actions"])
         for limit in per_route["rate_limits"]
     ]
-    assert sent == [("tenant",), ("tenant", "class"), ("remote_address",)]
+    # The last one is ours: it tells the version of the policy that the request has.
+    assert sent == [("tenant",), ("tenant", "class"), ("remote_address",), ("seawall.policy",)]
+    assert per_route["rate_limits"][-1]["actions"][0]["metadata"]["metadata_key"]["path"] == [{"key": "policy"}]
     assert not charged_by_envoy(("tenant", "model"))
 
 
 def test_without_descriptors_ratelimit_is_not_asked() -> None:
-    found: Any = routes(POLICY)
+    found: Any = routes(POLICY, [("model",)])
     assert "typed_per_filter_config" not in found["virtual_hosts"][0]
 
 

@@ -27,12 +27,37 @@ def test_decode() -> None:
             Descriptor([], 2**64 - 1),
         ],
         7,
+        "",
     )
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "version"),
+    [
+        ([[("tenant", "a")], [("seawall.policy", "7")]], "7"),
+        ([[("seawall.policy", "7")]], "7"),
+        ([[("seawall.policy", "7")], [("tenant", "a")]], ""),
+        ([[("tenant", "a"), ("seawall.policy", "7")]], ""),
+        ([[("seawall.policy", "7"), ("tenant", "a")]], ""),
+    ],
+)
+def test_the_version_is_a_descriptor_of_its_own_and_the_last(
+    descriptors: list[list[tuple[str, str]]], version: str
+) -> None:
+    """Only our own descriptor at its place tells a version; it stays among the others, for it wants a status too."""
+    request = pb.RateLimitRequest(domain="llm")
+    for entries in descriptors:
+        added = request.descriptors.add()
+        for key, value in entries:
+            added.entries.add(key=key, value=value)
+    call = wire.decode(request.SerializeToString())
+    assert call.version == version
+    assert len(call.descriptors) == len(descriptors)
 
 
 def test_empty_call() -> None:
     """An empty message is a call without anything; that it is none is decided elsewhere."""
-    assert wire.decode(b"") == ("", [], 0)
+    assert wire.decode(b"") == ("", [], 0, "")
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\n\x05ab", b"\n\x01\xff", b"plain text"])

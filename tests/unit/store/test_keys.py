@@ -41,7 +41,17 @@ def test_different_counters_never_share_a_key(identities: list[bytes]) -> None:
 
 
 def test_no_key_is_built_in_a_script() -> None:
-    for name in ("charge", "acquire", "release", "renew", "push", "rollback", "claim_inbox", "refuse_inbox", "report"):
+    for name in (
+        "charge",
+        "acquire",
+        "release",
+        "renew",
+        "change",
+        "claim_inbox",
+        "refuse_inbox",
+        "report",
+        "write_keys",
+    ):
         code = "\n".join(line.partition("--")[0] for line in load(name).text.splitlines())
         assert "sw:" not in code
         assert load(name).text.startswith("-- ")
