@@ -11,8 +11,8 @@ COMMANDS = {
     "up": "Start a whole gate here: Valkey, engines, workers and a real Envoy.",
     "down": "Stop the gate that `seawall up --detach` left running.",
     "status": "Show workers, policy versions and pools.",
-    "policy": "Check, push, list, show and roll back policies.",
-    "key": "Make and hash API keys.",
+    "policy": "Check, compare, push, list, show and roll back policies.",
+    "key": "Issue, revoke, list and hash API keys.",
     "envoy-config": "Write the Envoy configuration that goes with a policy.",
     "sim": "Run a simulated inference engine.",
 }

@@ -9,10 +9,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from seawall.cli.asking import moment, one_line
 from seawall.cli.connection import open_control
+from seawall.policy.canary import Canary
 from seawall.policy.compile import compile_policy
 from seawall.policy.mistake import PolicyError
 from seawall.store.contract import Control, UnknownVersion
+from seawall.store.versions import share_text
 
 STALE = 5.0
 """Seconds without a successful look at the current version after which a worker counts as behind."""
@@ -22,7 +25,7 @@ STALE = 5.0
 @click.option("--store", metavar="URL", help="Default: SEAWALL_STORE, or the store of the running `seawall up`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(store: str | None, as_json: bool) -> None:
-    """Show the current policy, every worker's version, and the slots of each pool.
+    """Show the current policy and the canary, what every worker runs, and the slots of each pool.
 
     \b
     Example:
@@ -38,7 +41,8 @@ def command(store: str | None, as_json: bool) -> None:
 
 async def _look(store: str | None) -> dict[str, Any]:
     async with open_control(store) as control:
-        current = await control.current()
+        current, canary, stamp = await control.current(), await control.canary(), await control.key_stamp()
+        wanted = (current, canary.version if canary else 0, stamp)
         now = time.time()
         workers = [
             {
@@ -47,8 +51,10 @@ async def _look(store: str | None) -> dict[str, Any]:
                 "pid": report.pid,
                 "release": report.release,
                 "version": report.version,
+                "canary": report.canary or None,
+                "keys": report.keys,
                 "checked_age": round(max(0.0, now - report.checked), 1),
-                "behind": report.version != current or now - report.checked > STALE,
+                "behind": (report.version, report.canary, report.keys_stamp) != wanted or now - report.checked > STALE,
                 "error": report.error,
             }
             for report in sorted(await control.workers(), key=lambda r: r.worker)
@@ -56,11 +62,26 @@ async def _look(store: str | None) -> dict[str, Any]:
         inbox = await control.inbox_error()
         return {
             "current": current,
+            "canary": _canary(canary, workers) if canary else None,
+            "keys": await control.key_count(),
             "workers": workers,
             "pools": await _pools(control, current),
             "inbox_error": inbox[0] if inbox else None,
             "inbox_error_age": round(max(0.0, now - inbox[1]), 1) if inbox else None,
         }
+
+
+def _canary(canary: Canary, workers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "version": canary.version,
+        "percent": canary.percent,
+        "tenants": list(canary.tenants),
+        "share": share_text(canary),
+        "base": canary.base,
+        "by": canary.by,
+        "since": canary.since,
+        "workers": sum(worker["canary"] == canary.version for worker in workers),
+    }
 
 
 async def _pools(control: Control, current: int | None) -> list[dict[str, Any]]:
@@ -80,6 +101,14 @@ async def _pools(control: Control, current: int | None) -> list[dict[str, Any]]:
 def _show(found: dict[str, Any]) -> None:
     console = Console()
     console.print(f"policy: version {found['current']}" if found["current"] else "policy: none yet")
+    if canary := found["canary"]:
+        console.print(
+            f"canary: version {canary['version']} for {canary['share']}, by {one_line(canary['by'])} since "
+            f"{moment(canary['since'])}, in {canary['workers']} of {len(found['workers'])} workers",
+            markup=False,
+        )
+    if found["keys"]:
+        console.print(f"keys in the store: {found['keys']}")
     if found["inbox_error"]:
         console.print(f"inbox: the last document was refused {found['inbox_error_age']:.0f} s ago:", style="red")
         console.print(found["inbox_error"], markup=False)
@@ -90,7 +119,7 @@ def _show(found: dict[str, Any]) -> None:
             w["worker"],
             str(w["pid"]),
             w["release"],
-            str(w["version"]),
+            str(w["version"]) + (f" ~{w['canary']}" if w["canary"] else ""),
             f"{w['checked_age']} s ago",
             note.split("\n")[0],
         )

@@ -148,6 +148,14 @@ def _expires(value: Any) -> float:
         return value
     text = as_text(value)
     try:
+        return expiry(text)
+    except ValueError:
+        raise refused("is no date", EXPIRES) from None
+
+
+def expiry(text: str) -> float:
+    """First unix second at which something is over that is good until a date or moment; ValueError says what is allowed."""
+    try:
         if _DATE.fullmatch(text):
             day = date.fromisoformat(text) + timedelta(days=1)
             return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
@@ -156,7 +164,7 @@ def _expires(value: Any) -> float:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         pass
-    raise refused("is no date", EXPIRES)
+    raise ValueError(EXPIRES)
 
 
 def parse_url(text: str) -> tuple[str, str, int]:

@@ -64,6 +64,9 @@ class KeysPath(Protocol):
     def all_keys(self) -> AsyncIterator[Sequence[KeyRecord]]:
         """Read all records, some at a time; what is written meanwhile may be missing."""
 
+    async def key_count(self) -> int:
+        """Count the records, revoked ones included."""
+
     async def key_stamp(self) -> str:
         """Say what was written last; "" where nothing ever was."""
 

@@ -255,6 +255,10 @@ class MemoryControl:
         if self._shared.keys:
             yield list(self._shared.keys.values())
 
+    async def key_count(self) -> int:
+        """See KeysPath."""
+        return len(self._shared.keys)
+
     async def key_stamp(self) -> str:
         """See KeysPath."""
         events = self._shared.key_events

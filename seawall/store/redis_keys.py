@@ -59,6 +59,10 @@ class RedisKeys(Asking):
         reply = await self._ask(lambda: self._client.hscan(keys.API_KEYS, cursor, count=_AT_ONCE))
         return int(reply[0]), reply[1]
 
+    async def key_count(self) -> int:
+        """See KeysPath."""
+        return int(await self._ask(lambda: self._client.hlen(keys.API_KEYS)))
+
     async def key_stamp(self) -> str:
         """See KeysPath."""
         return ((await self._ask(lambda: self._client.get(keys.API_KEY_STAMP))) or b"").decode()

@@ -24,6 +24,7 @@ async def test_there_are_no_keys_at_first(store: Store) -> None:
     assert await everything(store) == {}
     assert await store.key_stamp() == ""
     assert await store.key_uses() == {}
+    assert await store.key_count() == 0
     with pytest.raises(UnknownKey):
         await store.key("one")
 
@@ -42,6 +43,7 @@ async def test_ids_and_keys_are_taken_once(store: Store) -> None:
     with pytest.raises(Conflict, match="kept already, as 'one'"):
         await store.add_key(record("two", key="one"))
     assert set(await everything(store)) == {"one"}
+    assert await store.key_count() == 1
 
 
 async def test_a_revoked_key_stays_revoked(store: Store) -> None:

@@ -121,13 +121,15 @@ class Process:
         async with asyncio.timeout(10):
             return await self.call.read()
 
-    async def request_headers(self, path: str = CHAT, rid: str = "", end: bool = False, **headers: str) -> Any:
+    async def request_headers(
+        self, path: str = CHAT, rid: str = "", end: bool = False, policy: str = "", **headers: str
+    ) -> Any:
         values = {":method": "POST", ":path": path, **headers}
         message = ext_proc_pb2.ProcessingRequest(
             request_headers=ext_proc_pb2.HttpHeaders(headers=header_map(values), end_of_stream=end)
         )
         fields = message.metadata_context.filter_metadata["envoy.filters.http.ext_authz"].fields
-        for name, value in {"tenant": "demo-vip", "class": "vip", "rid": rid}.items():
+        for name, value in {"tenant": "demo-vip", "class": "vip", "rid": rid, "policy": policy}.items():
             fields[name].string_value = value
         await self.call.write(message)
         return await self.read()

@@ -1,4 +1,4 @@
-"""`seawall key`: make and hash API keys. A key is never an argument: the shell's history would keep it."""
+"""`seawall key hash`: a key is never an argument, the shell's history would keep it."""
 
 import hashlib
 import json
@@ -12,17 +12,7 @@ from seawall.cli.failure import Failure
 _LONGEST = 4096
 
 
-@click.group(short_help="Make and hash API keys.")
-def command() -> None:
-    """Make and hash API keys.
-
-    \b
-    Example:
-      seawall key hash --new
-    """
-
-
-@command.command("hash")
+@click.command("hash")
 @click.option("--new", is_flag=True, help="Make a new key, print it once and its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 def hash_(new: bool, as_json: bool) -> None:
@@ -35,8 +25,8 @@ def hash_(new: bool, as_json: bool) -> None:
       seawall key hash --new
       printf %s "$KEY" | seawall key hash
     """
-    key = f"sk-{secrets.token_urlsafe(32)}" if new else _read()
-    digest = hashlib.sha256(key.encode()).hexdigest()
+    key = new_key() if new else _read()
+    digest = sha256_of(key)
     if as_json:
         click.echo(json.dumps({"key": key, "sha256": digest} if new else {"sha256": digest}))
     elif new:
@@ -44,6 +34,16 @@ def hash_(new: bool, as_json: bool) -> None:
         click.echo("The key is not kept anywhere: give it to its user now, put the sha256 in the policy.", err=True)
     else:
         click.echo(digest)
+
+
+def new_key() -> str:
+    """Make a key: 256 random bits."""
+    return f"sk-{secrets.token_urlsafe(32)}"
+
+
+def sha256_of(key: str) -> str:
+    """Hash a key, hex."""
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def _read() -> str:
