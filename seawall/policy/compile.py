@@ -168,8 +168,11 @@ def charged_by(document: Document) -> list[tuple[str, str]]:
     ]
 
 
-def descriptor_keys(policy: Policy) -> list[tuple[str, ...]]:
-    """Key sequences of the limits that our Envoy configuration has to send descriptors for, shortest first."""
-    tree = policy.limits.get(OUR_DOMAIN)
-    found = {keys for keys, _ in limits_of(tree)} if tree else set()
+def descriptor_keys(*policies: Policy) -> list[tuple[str, ...]]:
+    """Key sequences of the limits that our Envoy configuration has to send descriptors for, shortest first.
+
+    Of several policies (the current one and a canary) all: a version that has no limit for a descriptor lets it through.
+    """
+    trees = [tree for policy in policies if (tree := policy.limits.get(OUR_DOMAIN)) is not None]
+    found = {keys for tree in trees for keys, _ in limits_of(tree)}
     return sorted((keys for keys in found if set(keys) <= set(CHARGED_KEYS)), key=lambda keys: (len(keys), keys))

@@ -15,7 +15,7 @@ from seawall.policy.load import Loaded, load
 from seawall.policy.mistake import Mistake, PolicyError
 from seawall.serve.settings import Settings
 from seawall.store import open_control
-from seawall.store.contract import Conflict, ControlPath, StoreUnavailable
+from seawall.store.contract import Conflict, ControlPath, StoreUnavailable, UnknownVersion
 from seawall.telemetry.logfmt import Log
 
 CLAIM_LEASE = 10.0
@@ -29,8 +29,8 @@ class Chores:
         self._settings = settings
         self._log = log
         self._name = f"{socket.gethostname()}-{os.getpid()}"
-        self._rendered: str | None = None
-        """Digest of the policy whose files Envoy has."""
+        self._rendered: tuple[str, str] | None = None
+        """Digests of the policy, and of the canary beside it, whose files Envoy has."""
         self._troubles: dict[str, str] = {}
         self._last: tuple[int, str, str] | None = None
         """Version, text and digest that were current last."""
@@ -131,19 +131,32 @@ class Chores:
     def _compile(self, text: str, file: str) -> Policy:
         return compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)
 
-    async def _render_current(self, _: ControlPath) -> None:
-        if self._settings.envoy_dir is None or self._last is None or self._last[2] == self._rendered:
+    async def _render_current(self, control: ControlPath) -> None:
+        if self._settings.envoy_dir is None or self._last is None:
             return
         version, text, digest = self._last
+        canary = await control.canary()
+        wanted = (digest, canary.digest if canary else "")
+        if wanted == self._rendered:
+            return
         try:
             policy = await asyncio.to_thread(self._compile, text, f"version {version}")
         except PolicyError:
             # Workers stay on the last good one, so Envoy does.
-            self._rendered = digest
+            self._rendered = wanted
             return
-        await asyncio.to_thread(write_dynamic, self._settings.envoy_dir, policy)
-        self._rendered = digest
+        beside = [] if canary is None else await self._beside(control, canary.version)
+        await asyncio.to_thread(write_dynamic, self._settings.envoy_dir, policy, *beside)
+        self._rendered = wanted
         self._log("info", "envoy files written", version=version)
+
+    async def _beside(self, control: ControlPath, version: int) -> list[Policy]:
+        """Compile a canary: of it Envoy needs the descriptors of its limits, no more; what is shared waits."""
+        try:
+            text, _ = await control.document(version)
+            return [await asyncio.to_thread(self._compile, text, f"version {version}")]
+        except (PolicyError, UnknownVersion):
+            return []
 
     async def _render_file(self) -> None:
         path, directory = self._settings.policy_file, self._settings.envoy_dir
@@ -151,14 +164,17 @@ class Chores:
             return
         text = await asyncio.to_thread(Path(path).read_text, "utf-8")
         await asyncio.to_thread(write_dynamic, directory, self._compile(text, path))
-        self._rendered = digest_of(text)
+        self._rendered = (digest_of(text), "")
 
 
-def write_dynamic(directory: str, policy: Policy) -> None:
-    """Write the files that Envoy watches; each moved into place, since Envoy notices only a rename."""
+def write_dynamic(directory: str, policy: Policy, *beside: Policy) -> None:
+    """Write the files that Envoy watches; each moved into place, since Envoy notices only a rename.
+
+    `beside` are policies whose limits count too: descriptors are sent for them.
+    """
     from seawall.mesh.bootstrap import render_dynamic
 
-    for name, document in render_dynamic(policy, descriptor_keys(policy)).items():
+    for name, document in render_dynamic(policy, descriptor_keys(policy, *beside)).items():
         new = Path(directory) / f".{name}.new"
         new.write_text(document, "utf-8")
         new.replace(Path(directory) / name)

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "seawall_faults_total": "tests/wire: a fault has to be made",
     "seawall_log_dropped_total": "tests/unit/telemetry: a reader has to be stopped",
     "seawall_connections": "tests/wire/test_handoff.py: an address for many workers has to be there",
+    "seawall_policy_fallback_total": "tests/wire/test_canary.py: one worker has to be ahead of another",
     "seawall_policy_refused_total": "below: a version is put into Redis past the check",
 }
 
@@ -23,6 +24,7 @@ def test_every_metric_moves() -> None:
     policy = DEMO.replace("requests_per_unit: 600", "requests_per_unit: 5").replace("unit: minute", "unit: day")
     with running("--workers", "2", policy=policy) as gate:
         gate.chat("vip", max_tokens=3)
+        assert gate.seawall("key", "add", "--tenant", "demo-vip").returncode == 0
         gate.fault(no_usage=True)
         gate.chat("vip", max_tokens=3)
         assert hanging(gate)
