@@ -59,8 +59,15 @@ class Held:
         version = self._by_label.get(str(number))
         return version if version is not None and version.digest == digest else None
 
-    def swap(self, current: Version, canary: Version | None, share: Canary | None, now: float) -> None:
-        """Put versions in force, in one step as requests see it."""
+    def swap(
+        self,
+        current: Version,
+        now: float,
+        canary: Version | None = None,
+        share: Canary | None = None,
+        tenants: frozenset[str] = frozenset(),
+    ) -> None:
+        """Put versions in force, in one step as requests see it; `tenants` (`who_has`) are on the canary."""
         before = (self.current, self.canary)
         held = {**self._by_label}
         for version in (*before, current, canary):
@@ -70,8 +77,7 @@ class Held:
         for version in held.values():
             version.policy = scoped(current.own, version.own)
         self._by_label = held
-        names = {*current.own.callers.tenants, *(canary.own.callers.tenants if canary else ())}
-        self._tenants = chosen(share, names) if canary is not None and share is not None else frozenset()
+        self._tenants = tenants
         self.current, self.canary, self.share = current, canary, share
         self.forget(now)
 
@@ -104,3 +110,8 @@ class Held:
         if version is not None:
             version.used = now
         return version
+
+
+def who_has(share: Canary, current: Version, canary: Version) -> frozenset[str]:
+    """Find the tenants that are on a canary: a hash for each tenant, so not for the loop that serves requests."""
+    return chosen(share, {*current.own.callers.tenants, *canary.own.callers.tenants})

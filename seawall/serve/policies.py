@@ -15,7 +15,7 @@ from seawall.caller.keys import Key, Tenant
 from seawall.policy.canary import Canary, misfits
 from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
-from seawall.policy.held import Held, Version
+from seawall.policy.held import Held, Version, who_has
 from seawall.policy.load import newer_than_this
 from seawall.policy.mistake import PolicyError
 from seawall.policy.rule_files import compile_rule_files
@@ -171,7 +171,11 @@ class Policies:
         canary = await self._canary(share, current.own) if share else None
         if current is known and (canary, share if canary else None) == (self._held.canary, self._held.share):
             return self._refused != before
-        self._held.swap(current, canary, share if canary else None, self._clock())
+        if canary is None or share is None:
+            self._held.swap(current, self._clock())
+        else:
+            tenants = await asyncio.to_thread(who_has, share, current, canary)
+            self._held.swap(current, self._clock(), canary, share, tenants)
         return True
 
     async def _version(self, number: int, digest: str) -> Version | None:
@@ -247,7 +251,7 @@ class Policies:
         return with_probe(policy, self._settings.probe_key)
 
     def _swap(self, version: Version) -> None:
-        self._held.swap(version, None, None, self._clock())
+        self._held.swap(version, self._clock())
 
     def _report(self) -> WorkerReport:
         return WorkerReport(

@@ -27,7 +27,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
 @click.option("--tenant", required=True, metavar="T", help="Whose key it is; a tenant of the current policy.")
 @click.option("--expires", metavar="WHEN", help="A date, a date and time, or a duration from now: 2027-06-30, 90d.")
 @click.option("--id", "id_", metavar="ID", help="What logs and limits call it; default: the tenant and six letters.")
-@click.option("--sha256", metavar="HEX", help="Of a key that exists already; without it a new one is made.")
+@click.option("--hash", "sha256", metavar="HEX", help="Of a key that exists already; without it a new one is made.")
 @AUTHOR
 @REASON
 @STORE
@@ -55,7 +55,7 @@ def add(
 
     until = _until(expires) if expires is not None else None
     if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise Failure("--sha256: 64 hex digits are expected (`seawall key hash`)")
+        raise Failure("--hash: 64 hex digits are expected (`seawall key hash`)")
     key = new_key() if sha256 is None else None
     digest = sha256_of(key) if key is not None else str(sha256).lower()
     name = _id(id_, tenant)

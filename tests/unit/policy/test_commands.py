@@ -381,8 +381,8 @@ def test_key_of_a_canary_tenant(store: MemoryStore) -> None:
     [
         (("add", "--tenant", "nobody"), "no tenant 'nobody' in the current policy; there are: acme, globex"),
         (("add", "--tenant", "acme", "--id", "own"), "id 'own' is taken by a key of the policy"),
-        (("add", "--tenant", "acme", "--sha256", OWN), "this key is in the policy already, as 'own'"),
-        (("add", "--tenant", "acme", "--sha256", "12"), "64 hex digits"),
+        (("add", "--tenant", "acme", "--hash", OWN), "this key is in the policy already, as 'own'"),
+        (("add", "--tenant", "acme", "--hash", "12"), "64 hex digits"),
         (("add", "--tenant", "acme", "--id", "no spaces"), "--id: letters, digits"),
         (("add", "--tenant", "acme", "--expires", "2001-01-01"), "is over already"),
         (("add", "--tenant", "acme", "--expires", "soon"), "'soon' is not allowed"),
@@ -401,10 +401,10 @@ def test_key_refused(store: MemoryStore, words: tuple[str, ...], said: str) -> N
 def test_an_existing_key_can_be_added_once(store: MemoryStore) -> None:
     run("push", "-", text=WITH_KEY)
     digest = hashlib.sha256(b"theirs").hexdigest()
-    added = keys("add", "--tenant", "acme", "--id", "theirs", "--sha256", digest.upper())
+    added = keys("add", "--tenant", "acme", "--id", "theirs", "--hash", digest.upper())
     assert "key:" not in added.stdout
     assert answer(store.key("theirs")).sha256 == digest
-    assert "kept already, as 'theirs'" in keys("add", "--tenant", "acme", "--sha256", digest).stderr
+    assert "kept already, as 'theirs'" in keys("add", "--tenant", "acme", "--hash", digest).stderr
     assert "'theirs' is taken" in keys("add", "--tenant", "acme", "--id", "theirs").stderr
 
 

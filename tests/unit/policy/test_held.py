@@ -8,7 +8,7 @@ from seawall.caller.keys import IssuedKey
 from seawall.policy import held as bounds
 from seawall.policy.canary import Canary
 from seawall.policy.compile import compile_policy
-from seawall.policy.held import MOST, USED_WITHIN, Held, Version
+from seawall.policy.held import MOST, USED_WITHIN, Held, Version, who_has
 
 
 def sha256(key: str) -> str:
@@ -39,7 +39,8 @@ CANARY = {"acme": "k-acme", "globex": "k-globex", "new": "k-new", "other": "k-ol
 @pytest.fixture
 def holding() -> Held:
     held = Held()
-    held.swap(version(1, CURRENT, "acme"), version(2, CANARY), share(2, 0, "acme", "new", "old"), 0.0)
+    current, canary, whom = version(1, CURRENT, "acme"), version(2, CANARY), share(2, 0, "acme", "new", "old")
+    held.swap(current, 0.0, canary, whom, who_has(whom, current, canary))
     return held
 
 
@@ -67,14 +68,14 @@ def test_without_a_canary_all_are_on_the_current_version() -> None:
     held = Held()
     assert held.choose(by("k-acme")) is None
     one = version(1, CURRENT)
-    held.swap(one, None, None, 0.0)
+    held.swap(one, 0.0)
     assert held.choose(by("k-acme")) is one
 
 
 def test_requests_keep_their_version(holding: Held) -> None:
     """What a tenant has stays that of the request, what all share is that of now."""
     three = version(3, CURRENT, more="pools: {fresh: {}}\n")
-    holding.swap(three, None, None, 10.0)
+    holding.swap(three, 10.0)
     one, two = holding.named("1", 11.0), holding.named("2", 11.0)
     assert one is not None and two is not None
     assert (one.policy.output.max_tokens, two.policy.output.max_tokens) == (1, 2)
@@ -84,7 +85,7 @@ def test_requests_keep_their_version(holding: Held) -> None:
 
 
 def test_versions_go_ten_minutes_after_their_last_use(holding: Held) -> None:
-    holding.swap(version(3, CURRENT), None, None, 100.0)
+    holding.swap(version(3, CURRENT), 100.0)
     assert holding.named("1", 500.0) is not None
     holding.forget(100.0 + USED_WITHIN)
     assert len(holding) == 3
@@ -104,7 +105,7 @@ def test_current_and_canary_stay_however_long(holding: Held) -> None:
 def test_many_pushes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held()
     for number in range(1, MOST + 10):
-        held.swap(version(number, CURRENT), None, None, float(number))
+        held.swap(version(number, CURRENT), float(number))
     assert len(held) == MOST + 1
     assert held.named("1", 50.0) is None
     assert held.named(str(MOST + 8), 50.0) is not None
@@ -121,7 +122,7 @@ def test_going_back_compiles_nothing(holding: Held) -> None:
     assert canary is not None
     assert holding.get(2, "digest 2") is canary
     assert holding.get(2, "another") is None
-    holding.swap(canary, None, None, 1.0)
+    holding.swap(canary, 1.0)
     assert holding.choose(by("k-globex")) is canary
     assert canary.policy is canary.own
 
@@ -129,5 +130,5 @@ def test_going_back_compiles_nothing(holding: Held) -> None:
 def test_a_number_given_anew_is_another_version(holding: Held) -> None:
     again = version(1, {"acme": "k-acme"})
     again.digest = "another"
-    holding.swap(again, None, None, 1.0)
+    holding.swap(again, 1.0)
     assert holding.named("1", 2.0) is again
