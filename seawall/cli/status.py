@@ -9,8 +9,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from seawall.cli.asking import moment, one_line
 from seawall.cli.connection import open_control
+from seawall.cli.store import moment, one_line
 from seawall.policy.canary import Canary
 from seawall.policy.compile import compile_policy
 from seawall.policy.mistake import PolicyError

@@ -81,7 +81,12 @@ class RedisControl(RedisVersions, RedisKeys):
             [report.worker, msgspec.json.encode(report), f"{now:.3f}", f"{now - versions.REPORT_LIFE:.3f}"],
         )
         version, digest = number(current), await self._digest(number(current))
-        return Standing(version, workers, digest, versions.read_canary(canary), (stamp or b"").decode())
+        try:
+            running = versions.read_canary(canary)
+        except StoreUnavailable:
+            # Commands say so; a worker goes on with the current version.
+            running = None
+        return Standing(version, workers, digest, running, (stamp or b"").decode())
 
     async def workers(self) -> Sequence[WorkerReport]:
         """See ControlPath; by name. A report that another release wrote in another shape is left out."""

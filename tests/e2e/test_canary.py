@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -134,6 +135,53 @@ def test_a_request_keeps_its_version(quiet: RunningGate) -> None:
         "the access log of the stream",
     )
     assert json.loads(envoy)["policy"] == str(number)
+
+
+def test_one_version_a_request_while_policies_change(quiet: RunningGate) -> None:
+    """ext_authz and ext_proc name the same version for every request, but for those that are counted as fallbacks."""
+    gate = quiet
+    gate.push(policy(1004))
+    before = gate.metric("seawall_policy_fallback_total", service="ext_proc")
+    marked = len(gate.log()), len(gate.log("envoy"))
+    stop = threading.Event()
+    codes: list[int] = []
+
+    def ask(tenant: str) -> None:
+        body = {"model": gate.model, "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
+        with httpx.Client(timeout=60, headers={"x-api-key": f"sk-{tenant}"}) as client:
+            while not stop.is_set():
+                codes.append(client.post(f"{gate.base}/v1/chat/completions", json=body).status_code)
+
+    clients = [threading.Thread(target=ask, args=(tenant,)) for tenant in TENANTS[:4]]
+    for client in clients:
+        client.start()
+    for n in range(3):
+        gate.push(policy(1005 + n))
+        told(gate, "policy", "canary", "-", "--percent", "50", stdin=policy(1105 + n))
+        told(gate, "policy", "canary", "--promote")
+    gate.settled()
+    stop.set()
+    for client in clients:
+        client.join()
+    assert set(codes) == {200}
+
+    def lines() -> dict[str, list[str]]:
+        """By rid: the versions that the access log and the request line name."""
+        found: dict[str, list[str]] = {}
+        for line in gate.log("envoy")[marked[1] :].splitlines():
+            if '"rid":"' in line and "chat" in line:
+                row = json.loads(line)
+                found.setdefault(row["rid"], []).append(row["policy"])
+        for version, rid in re.findall(r"tenant=t\d+ .*policy=(\d+) rid=(\w+)", gate.log()[marked[0] :]):
+            found.setdefault(rid, []).append(version)
+        return {rid: versions for rid, versions in found.items() if len(versions) == 2}
+
+    until(lambda: len(lines()) == len(codes), "all lines are written")
+    named = lines()
+    assert len({version for version, _ in named.values()}) > 3
+    differ = sum(one != two for one, two in named.values())
+    assert differ == gate.metric("seawall_policy_fallback_total", service="ext_proc") - before
+    assert differ < len(codes) / 10
 
 
 def test_two_pushes_at_once(quiet: RunningGate) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from seawall.policy.canary import Canary
 from seawall.store import versions
-from seawall.store.contract import CanaryShare, Conflict, Store, UnknownVersion
+from seawall.store.contract import CanaryShare, Conflict, Store, StoreUnavailable, UnknownVersion
 from tests.store.conftest import World
 
 
@@ -204,3 +204,18 @@ async def test_an_inbox_waits_for_the_end_of_a_canary(world: World) -> None:
     error = await store.inbox_error()
     assert error is not None and "a canary runs" in error[0]
     assert await store.current() == 1
+
+
+async def test_a_canary_that_someone_wrote_over_is_none_for_workers(world: World) -> None:
+    """And an error for commands, which names it."""
+    from tests.store.test_reports import report
+
+    store = await world.open()
+    if world.node is None:
+        pytest.skip("memory holds no text that could be written over")
+    await push(store, "one")
+    await world.node.ask("SET", "sw:{policy}:canary", b"10%")
+    standing = await store.report(report("w1"))
+    assert (standing.current, standing.canary) == (1, None)
+    with pytest.raises(StoreUnavailable, match="wrote over it"):
+        await store.canary()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seawall.cli.asking import AUTHOR, JSON, REASON, STORE, ask, author_or_me, echo_json, moment, one_line
 from seawall.cli.failure import Failure
 from seawall.cli.key.hashing import new_key, sha256_of
+from seawall.cli.store import AUTHOR, JSON, REASON, STORE, ask, author_or_me, echo_json, moment, one_line
 
 if TYPE_CHECKING:
     from seawall.policy.document import Document

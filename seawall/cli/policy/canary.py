@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seawall.cli.asking import (
+from seawall.cli.failure import Failure
+from seawall.cli.policy import changes
+from seawall.cli.policy.documents import MAX_BODY, Checked, checked, kept_document, kept_policy
+from seawall.cli.store import (
     AUTHOR,
     IF_CURRENT,
     JSON,
@@ -18,9 +21,6 @@ from seawall.cli.asking import (
     moment,
     one_line,
 )
-from seawall.cli.failure import Failure
-from seawall.cli.policy import changes
-from seawall.cli.policy.documents import MAX_BODY, Checked, checked, kept_document, kept_policy
 
 if TYPE_CHECKING:
     from seawall.policy.canary import Canary

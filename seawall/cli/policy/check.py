@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from seawall.cli.asking import JSON
 from seawall.cli.failure import Failure
 from seawall.cli.policy.documents import MAX_BODY, load_document, read
+from seawall.cli.store import JSON
 
 
 @click.command()

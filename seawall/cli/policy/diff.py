@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seawall.cli.asking import JSON, STORE, ask, echo_json
 from seawall.cli.failure import Failure
 from seawall.cli.policy import changes
 from seawall.cli.policy.documents import MAX_BODY, load_document, read
+from seawall.cli.store import JSON, STORE, ask, echo_json
 
 if TYPE_CHECKING:
     from seawall.policy.document import Document

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seawall.cli.asking import AUTHOR, IF_CURRENT, JSON, REASON, STORE, ask, author_or_me, echo_json
 from seawall.cli.failure import Failure
 from seawall.cli.policy import changes
 from seawall.cli.policy.documents import MAX_BODY, checked, kept_document, kept_policy
+from seawall.cli.store import AUTHOR, IF_CURRENT, JSON, REASON, STORE, ask, author_or_me, echo_json
 
 if TYPE_CHECKING:
     from seawall.policy.diff import Difference

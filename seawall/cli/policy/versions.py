@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seawall.cli.asking import AUTHOR, JSON, REASON, STORE, ask, author_or_me, echo_json, moment, one_line
 from seawall.cli.failure import Failure
+from seawall.cli.store import AUTHOR, JSON, REASON, STORE, ask, author_or_me, echo_json, moment, one_line
 
 if TYPE_CHECKING:
     from seawall.policy.canary import Canary
