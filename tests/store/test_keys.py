@@ -126,7 +126,7 @@ async def test_a_store_that_lost_its_keys_knows_no_changes(store: Store) -> None
         store.lose_keys()
     else:
         for key in redis_keys._SCRIPT_KEYS:
-            await store._client.delete(key)  # type: ignore[attr-defined]
+            await store._client.execute_command("DEL", key)  # type: ignore[attr-defined]
     assert await store.key_changes(stamp) is None
 
 
