@@ -104,7 +104,8 @@ def _show(found: dict[str, Any]) -> None:
     if canary := found["canary"]:
         console.print(
             f"canary: version {canary['version']} for {canary['share']}, by {one_line(canary['by'])} since "
-            f"{moment(canary['since'])}, in {canary['workers']} of {len(found['workers'])} workers",
+            f"{moment(canary['since'])}, in {canary['workers']} of {len(found['workers'])} workers "
+            "(`seawall policy canary` says what it changes)",
             markup=False,
         )
     if found["keys"]:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from seawall.cli import key, policy
 from seawall.policy.canary import chosen
+from seawall.store.contract import WorkerReport
 from seawall.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -412,3 +414,37 @@ def test_an_existing_key_can_be_added_once(store: MemoryStore) -> None:
 def test_key_help(name: str) -> None:
     """Each command's help shows an example on lines of its own."""
     assert f"  Example:\n    seawall key {name}" in keys(name, "--help").stdout
+
+
+def test_status_tells_canary_and_keys(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version, share, author, how many workers have it, and which worker is behind."""
+    from seawall.cli import status
+    from seawall.cli.connection import open_control
+
+    monkeypatch.setattr(status, "open_control", open_control)
+    run("push", "-", text=WITH_KEY)
+    run("canary", "-", "--percent", "10", "--author", "me", text=WITH_KEY + "output: {max_tokens: 5}\n")
+    keys("add", "--tenant", "acme", "--id", "ci")
+    stamp = answer(store.key_stamp())
+
+    async def report(worker: str, canary: int, keys_stamp: str) -> None:
+        await store.report(
+            WorkerReport(worker, 7, "h", 1, time.time(), "", "0.1.0", canary=canary, keys=1, keys_stamp=keys_stamp)
+        )
+
+    answer(report("w1", 2, stamp))
+    answer(report("w2", 0, stamp))
+    answer(report("w3", 2, ""))
+    told = json.loads(CliRunner().invoke(status.command, ["--json"]).stdout)
+    assert (told["canary"]["version"], told["canary"]["percent"], told["canary"]["workers"], told["keys"]) == (
+        2,
+        10,
+        2,
+        1,
+    )
+    assert [worker["behind"] for worker in told["workers"]] == [False, True, True]
+    shown = " ".join(CliRunner().invoke(status.command, env={"COLUMNS": "200"}).stdout.split())
+    assert "canary: version 2 for 10 % of tenants, by me since" in shown
+    assert "in 2 of 3 workers" in shown
+    assert "keys in the store: 1" in shown
+    assert "1 ~2" in shown
