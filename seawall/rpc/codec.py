@@ -8,14 +8,14 @@ frame of the same read has reset, so every call on a stream may find it gone. An
 connection: nothing raises out of `receive`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import ngh2
 
 from seawall.rpc.contract import Status
+from seawall.rpc.events import Closed, Event, HalfClosed, Message, Opened
 from seawall.rpc.framing import (
     PREFIX,
     Assembly,
@@ -67,40 +67,6 @@ PUBLIC_RESETS = (1_000, 33)
 """nghttp2's own guard against rapid resets (CVE-2023-44487): for ports that strangers reach."""
 
 
-class Opened(NamedTuple):
-    """A call of a known method. `timeout` is in seconds, None without a grpc-timeout."""
-
-    stream: int
-    path: str
-    metadata: Mapping[str, str]
-    timeout: float | None
-
-
-class Message(NamedTuple):
-    """One whole message."""
-
-    stream: int
-    data: bytes
-
-
-class HalfClosed(NamedTuple):
-    """The peer has sent its last message."""
-
-    stream: int
-
-
-class Closed(NamedTuple):
-    """A stream that we had not finished is over: reset by the peer, or ended by a fault of either side.
-
-    With a status the peer has spoilt it, and is to be told so by `finish`.
-    """
-
-    stream: int
-    status: Status | None = None
-    message: str = ""
-
-
-Event = Opened | Message | HalfClosed | Closed
 _message = Message._make
 """Half the price of calling Message."""
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from seawall.rpc.calls import StreamCall, UnaryCall
-from seawall.rpc.codec import Codec, Event, HalfClosed, Limits, Message, Opened
+from seawall.rpc.codec import Codec, Limits
 from seawall.rpc.contract import Call, CloseReason, RpcError, Status, StreamOpener, Unary
+from seawall.rpc.events import Event, HalfClosed, Message, Opened
 from seawall.rpc.tasks import ErrorSink
 
 WRITE_HIGH = 256 * 1024

@@ -5,8 +5,9 @@ from typing import Any
 
 import ngh2
 
-from seawall.rpc.codec import Closed, Codec, Event, HalfClosed, Limits, Message, Opened
+from seawall.rpc.codec import Codec, Limits
 from seawall.rpc.contract import Status
+from seawall.rpc.events import Closed, Event, HalfClosed, Message, Opened
 from seawall.rpc.framing import framed
 from tests.rpc.frames import ECHO, PREFACE, TALK, WINDOW_UPDATE, Frame, fields, settings, split
 

@@ -3,8 +3,8 @@
 import ngh2
 import pytest
 
-from seawall.rpc.codec import Closed, Event, HalfClosed, Message, Opened
 from seawall.rpc.contract import Status
+from seawall.rpc.events import Closed, Event, HalfClosed, Message, Opened
 from seawall.rpc.framing import framed
 from tests.rpc.frames import (
     ECHO,

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from seawall.rpc.codec import Closed, Codec, Event, HalfClosed, Opened
+from seawall.rpc.codec import Codec
 from seawall.rpc.contract import Status
+from seawall.rpc.events import Closed, Event, HalfClosed, Opened
 from seawall.rpc.framing import framed
 from tests.rpc.frames import (
     ECHO,

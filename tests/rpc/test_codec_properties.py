@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seawall.rpc.codec import PUBLIC_RESETS, Closed, Codec, Event, HalfClosed, Message, Opened
+from seawall.rpc.codec import PUBLIC_RESETS, Codec
 from seawall.rpc.contract import Status
+from seawall.rpc.events import Closed, Event, HalfClosed, Message, Opened
 from tests.rpc.frames import CANCEL, CONTINUATION, ECHO, TALK, WINDOW_UPDATE, cuts, frame, opening, rst
 from tests.rpc.peer import PATHS, Client, Pair, Raw, limits, serve
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from seawall.rpc.codec import PUBLIC_RESETS, Closed, HalfClosed, Message, Opened
+from seawall.rpc.codec import PUBLIC_RESETS
+from seawall.rpc.events import Closed, HalfClosed, Message, Opened
 from seawall.rpc.framing import framed
 from tests.rpc.frames import (
     ACK,
