@@ -3,12 +3,12 @@
 import argparse
 from collections.abc import Sequence
 
-from bench import envoy, golang, rpc
+from bench import code, envoy, golang, rpc
 from bench.tables import Table, judged, keep, machine
 
 ENOUGH = 5
 """Rounds below which a run is a trial: printed, and not kept."""
-PARTS = {"rpc": tuple(rpc.SCENARIOS), "envoy": tuple(envoy.SCENARIOS)}
+PARTS = {"code": tuple(code.SCENARIOS), "rpc": tuple(rpc.SCENARIOS), "envoy": tuple(envoy.SCENARIOS)}
 
 
 def say(text: str) -> None:
@@ -36,6 +36,7 @@ def main() -> None:
     )
     parser.add_argument("--store", choices=("memory", "valkey"), default="memory", help="of the workers behind Envoy")
     parser.add_argument("--no-go", action="store_true", help="as if there were no Go here")
+    parser.add_argument("--profile", action="store_true", help="own code by function, after the figures")
     options = parser.parse_args()
     wanted = {
         part: [name for name in scenarios if part in options.only or name in options.only]
@@ -44,6 +45,10 @@ def main() -> None:
     peers = None if options.no_go else golang.build()
     told = machine()
     say(", ".join(f"{name} {value}" for name, value in told.items() if value is not None) + "\n")
+    if only := wanted["code"]:
+        tables = code.run(options.rounds, only, say, profiled=options.profile)
+        say(judged(code.GOALS, tables))
+        kept("code", only, tables, {"rounds": options.rounds, "machine": told})
     if only := wanted["rpc"]:
         tables = rpc.run(options.rounds, only, peers, say)
         say(judged(rpc.GOALS, tables))
