@@ -56,6 +56,7 @@ def main() -> None:
         kept("rpc", only, tables, {"rounds": options.rounds, "load": load, "machine": told})
     if only := wanted["envoy"]:
         tables = envoy.run(options.rounds, only, options.store, peers, say)
+        say(judged(envoy.GOALS, tables))
         engine = "simulator" if peers is None else "go"
         setting = {"rounds": options.rounds, "store": options.store, "upstream": engine, "machine": told}
         kept("envoy", only, tables, setting)

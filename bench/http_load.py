@@ -1,6 +1,9 @@
-"""Chat requests through an Envoy: a fixed number, some at once, over HTTP/1.1 connections that are kept.
+"""Chat requests through an Envoy: a fixed number, over HTTP/1.1 connections that are kept.
 
-    python -m bench.http_load PORT --n REQUESTS -c CONNECTIONS [--stream] [--warm REQUESTS]
+    python -m bench.http_load PORT --n REQUESTS -c CONNECTIONS [--rate A_SECOND] [--stream] [--size BYTES] [--warm REQUESTS]
+
+Each connection sends the next request when it has its answer; with --rate requests begin at even distances, whatever
+the answers do, and one that finds no free connection has begun to wait.
 
 Once warm it prints "ready" and waits for a line; then it runs and prints one JSON object.
 """
@@ -10,31 +13,24 @@ import asyncio
 import json
 import sys
 import time
+from collections import deque
+from collections.abc import Sequence
 from typing import Any, cast
 
 import uvloop
 
-KEY = "sk-bench"
+from bench.realistic import HEADERS, SIZE, chat
+
 PATIENCE = 60.0
 
 
-def request(stream: bool) -> bytes:
+def request(stream: bool, size: int) -> bytes:
     """One chat request, byte by byte the same each time."""
-    text = "You are a helpful assistant. Answer shortly and name your sources. " * 6
-    document = {
-        "model": "bench",
-        # For the simulator, which takes 5 ms for each.
-        "max_tokens": 100 if stream else 1,
-        "messages": [{"role": "system", "content": text}, {"role": "user", "content": "How high is the Zugspitze?"}],
-        **({"stream": True, "stream_options": {"include_usage": True}} if stream else {}),
-    }
-    body = json.dumps(document, separators=(",", ":")).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: llm.example\r\ncontent-type: application/json\r\n"
-        f"authorization: Bearer {KEY}\r\nuser-agent: OpenAI/Python 1.50\r\naccept: application/json\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    # The number of tokens is for the simulator, which takes 5 ms for each.
+    body = chat(stream=stream, max_tokens=100 if stream else 1, size=size)
+    lines = [f"{name}: {value}\r\n" for name, value in HEADERS.items()]
+    head = ["POST /v1/chat/completions HTTP/1.1\r\n", *lines, f"content-length: {len(body)}\r\n\r\n"]
+    return "".join(head).encode() + body
 
 
 class Reader:
@@ -68,16 +64,61 @@ class Reader:
 
 
 class Run:
-    """What all connections share: how many requests are still to be sent, and what came back."""
+    """What all connections share: how many requests are still to be sent, and what came back.
 
-    def __init__(self, total: int, flight: int):
+    `rate` is how many begin in a second; None: as many as the connections can carry.
+    """
+
+    def __init__(self, total: int, connections: Sequence["Connection"], rate: float | None):
         self.left = total
-        self.open = flight
+        self.open = total
         self.good = 0
         self.events = 0
         self.wrong: dict[int, int] = {}
         self.took: list[float] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._free = list(connections)
+        self._waiting: deque[float] = deque()
+        """When requests began that found no free connection."""
+        self._rate = rate
+        self.done: asyncio.Future[None] = self._loop.create_future()
+
+    def begin(self) -> None:
+        """Send what is to be sent at once."""
+        if self._rate is not None:
+            self._began = self._loop.time()
+            self._sent = 0
+            self._tick()
+            return
+        free, self._free = self._free[: self.left], []
+        for connection in free:
+            self.left -= 1
+            connection.send(self, time.perf_counter())
+
+    def _tick(self) -> None:
+        """One more request; the loop's clock may be a millisecond late, which is no latency of a server."""
+        self.left -= 1
+        self._sent += 1
+        if self._free:
+            self._free.pop().send(self, time.perf_counter())
+        else:
+            self._waiting.append(time.perf_counter())
+        if self.left:
+            assert self._rate is not None
+            self._loop.call_at(self._began + self._sent / self._rate, self._tick)
+
+    def over(self, connection: "Connection") -> None:
+        """An answer is there: the connection sends the next request, or is free."""
+        self.open -= 1
+        if self._waiting:
+            connection.send(self, self._waiting.popleft())
+        elif self._rate is None and self.left:
+            self.left -= 1
+            connection.send(self, time.perf_counter())
+        else:
+            self._free.append(connection)
+        if not self.open:
+            self.done.set_result(None)
 
 
 class Connection(asyncio.Protocol):
@@ -90,34 +131,25 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
-    def begin(self, run: Run) -> None:
-        """Take part in a run."""
+    def send(self, run: Run, began: float) -> None:
+        """Send one request that began then (seconds of `perf_counter`)."""
         self.run = run
-        self._next(run)
-
-    def _next(self, run: Run) -> None:
-        if run.left:
-            run.left -= 1
-            self.reader = Reader()
-            self.began = time.perf_counter()
-            self.transport.write(self.request)
-            return
-        self.run = None
-        run.open -= 1
-        if not run.open:
-            run.done.set_result(None)
+        self.reader = Reader()
+        self.began = began
+        self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
         run = self.run
         if run is None or not self.reader.over(data):
             return
+        self.run = None
         if self.reader.status == 200:
             run.good += 1
             run.events += self.reader.events
             run.took.append(time.perf_counter() - self.began)
         else:
             run.wrong[self.reader.status] = run.wrong.get(self.reader.status, 0) + 1
-        self._next(run)
+        run.over(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.run is not None and not self.run.done.done():
@@ -127,30 +159,25 @@ class Connection(asyncio.Protocol):
 async def load(options: argparse.Namespace) -> dict[str, Any]:
     """Warm up, wait for the word, run."""
     loop = asyncio.get_running_loop()
-    said = request(options.stream)
+    said = request(options.stream, options.size)
     connections = [
         (await loop.create_connection(lambda: Connection(said), "127.0.0.1", options.port))[1] for _ in range(options.c)
     ]
 
-    async def run(total: int) -> Run:
-        made = Run(total, len(connections))
-        for connection in connections:
-            connection.begin(made)
+    async def run(total: int, rate: float | None) -> Run:
+        made = Run(total, connections, rate)
+        made.begin()
         async with asyncio.timeout(PATIENCE):
             await made.done
         return made
 
-    await run(options.warm)
+    await run(options.warm, None)
     print("ready", flush=True)
     await loop.run_in_executor(None, sys.stdin.readline)
-    done = await run(options.n)
+    done = await run(options.n, options.rate)
     took = sorted(done.took)
-    return {
-        "good": done.good,
-        "wrong": done.wrong,
-        "events": done.events,
-        "p50_us": round(took[len(took) // 2] * 1e6) if took else 0,
-    }
+    told = {f"p{p}_us": round(took[len(took) * p // 100] * 1e6, 1) if took else 0 for p in (50, 99)}
+    return {"good": done.good, "wrong": done.wrong, "events": done.events, **told}
 
 
 def main() -> None:
@@ -159,6 +186,8 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("-c", type=int, default=8)
     parser.add_argument("--warm", type=int, default=100)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--size", type=int, default=SIZE)
     parser.add_argument("--stream", action="store_true")
     print(json.dumps(uvloop.run(load(parser.parse_args()))), flush=True)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 import yaml
 
@@ -10,6 +11,7 @@ TENANTS = tuple(f"team-{name}" for name in _NAMES)
 CLASSES = ("vip", "standard", "batch")
 TENANT = TENANTS[7]
 """Who sends the request; neither the first nor the last of them."""
+CLASS = CLASSES[TENANTS.index(TENANT) % len(CLASSES)]
 MODEL = "llama-3-70b"
 SIZE = 4096
 """Bytes of the body of the chat request."""
@@ -77,20 +79,22 @@ def policy_text(engine: str = "http://127.0.0.1:8000") -> str:
     )
 
 
-def chat() -> bytes:
-    """The body of a chat request, `SIZE` bytes."""
+def chat(*, stream: bool = True, max_tokens: int = 64, size: int = SIZE) -> bytes:
+    """The body of a chat request, `size` bytes (700 at least)."""
     turns = [{"role": "user" if i % 2 else "assistant", "content": _SENTENCE * 4} for i in range(8)]
-    document = {
+    document: dict[str, Any] = {
         "model": MODEL,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_tokens": 64,
+        "stream": stream,
+        **({"stream_options": {"include_usage": True}} if stream else {}),
+        "max_tokens": max_tokens,
         "temperature": 0.7,
         "user": "u-1",
         "messages": [{"role": "system", "content": _SENTENCE * 5}, *turns, {"role": "user", "content": ""}],
     }
-    missing = SIZE - len(_packed(document))
-    document["messages"][-1]["content"] = (_SENTENCE * 20)[:missing]
+    while len(_packed(document)) > size:
+        # An earlier turn goes, as clients shorten a conversation.
+        del document["messages"][1]
+    document["messages"][-1]["content"] = (_SENTENCE * (size // len(_SENTENCE) + 1))[: size - len(_packed(document))]
     return _packed(document)
 
 

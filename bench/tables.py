@@ -22,11 +22,12 @@ PACKAGES = ("grpcio", "ngh2", "protobuf", "uvloop")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Microseconds of CPU by row and round. `against` are rows that the others are compared with, where they are there."""
+    """Figures by row and round. `against` are rows that the others are compared with, where they are there."""
 
     title: str
     rows: Mapping[str, Sequence[float]]
     against: Sequence[str]
+    unit: str = "CPU µs"
 
     def bases(self) -> list[str]:
         """Rows that every other one is compared with."""
@@ -39,7 +40,7 @@ class Table:
     def markdown(self) -> str:
         """The table as text."""
         bases = self.bases()
-        head = ["", "CPU µs, median", *(f"ratio to {base}: min / median / max" for base in bases)]
+        head = ["", f"{self.unit}, median", *(f"ratio to {base}: min / median / max" for base in bases)]
         lines = [f"### {self.title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
         for name, values in self.rows.items():
             cells = [name, f"{statistics.median(values):.1f}"]
@@ -51,7 +52,9 @@ class Table:
         """The table as JSON: what was measured, and the ratios."""
         return {
             "title": self.title,
-            "cpu_us": {name: [round(x, 2) for x in values] for name, values in self.rows.items()},
+            self.unit.lower().replace(" ", "_").replace("µ", "u"): {
+                name: [round(x, 2) for x in values] for name, values in self.rows.items()
+            },
             "ratios": {
                 base: {name: [round(x, 3) for x in summary(self.ratios(name, base))] for name in self.rows}
                 for base in self.bases()
