@@ -2,64 +2,106 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from bench import code, envoy, golang, rpc
-from bench.tables import Table, judged, keep, machine
+from bench import code, envoy, golang, push, rpc, syscalls
+from bench.tables import Kept, judged, keep, machine
 
 ENOUGH = 5
 """Rounds below which a run is a trial: printed, and not kept."""
-PARTS = {"code": tuple(code.SCENARIOS), "rpc": tuple(rpc.SCENARIOS), "envoy": tuple(envoy.SCENARIOS)}
+PARTS: dict[str, Sequence[str]] = {
+    "code": tuple(code.SCENARIOS),
+    "rpc": tuple(rpc.SCENARIOS),
+    "envoy": tuple(envoy.SCENARIOS),
+    "syscalls": tuple(syscalls.SCENARIOS),
+    "push": tuple(push.SCENARIOS),
+}
+UNASKED = {"small"}
+"""Scenarios that run only where they are named."""
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def kept(part: str, only: Sequence[str], tables: Sequence[Table], setting: dict[str, object]) -> None:
-    """Keep the figures of a run, unless it was too short to tell anything."""
-    if not isinstance(setting["rounds"], int) or setting["rounds"] < ENOUGH:
-        say(f"not kept: fewer than {ENOUGH} rounds\n")
-        return
-    words = [part, *(only if set(only) != set(PARTS[part]) else ())]
-    words += [word for word in ("valkey", "python") if word in setting.values()]
-    say(f"kept: bench/results/{keep('-'.join(words), tables, setting).name}\n")
+def wanted(only: Sequence[str]) -> dict[str, list[str]]:
+    """Scenarios to run, by part, in their order; `only` names parts and scenarios."""
+    found = {
+        part: [one for one in scenarios if one in only or (part in only and one not in UNASKED)]
+        for part, scenarios in PARTS.items()
+    }
+    return {part: scenarios for part, scenarios in found.items() if scenarios}
+
+
+def file_name(part: str, scenarios: Sequence[str], setting: dict[str, Any]) -> str:
+    """What a kept run is called, beside date and commit: the part, the scenarios if not all, what was unusual."""
+    words = [part, *(scenarios if list(scenarios) != wanted([part])[part] else ())]
+    return "-".join([*words, *(word for word in ("valkey", "python") if word in setting.values())])
+
+
+def measured(part: str, scenarios: list[str], options: argparse.Namespace, peers: Path | None) -> Sequence[Kept]:
+    """Run one part; its tables."""
+    if part == "code":
+        tables = code.run(options.rounds, scenarios, say, profiled=options.profile)
+        say(judged(code.GOALS, tables))
+        return tables
+    if part == "rpc":
+        tables = rpc.run(options.rounds, scenarios, peers, say)
+        say(judged(rpc.GOALS, tables))
+        return tables
+    if part == "envoy":
+        tables = envoy.run(options.rounds, scenarios, options.store, peers, say)
+        say(judged(envoy.GOALS, tables))
+        return tables
+    if part == "syscalls":
+        return syscalls.run(scenarios, peers, say)
+    tables = push.run(peers, say)
+    say(judged(push.GOALS, tables))
+    return tables
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="CPU of calls, messages and requests, as ratios inside interleaved rounds."
+        prog="python -m bench", description="What our services cost, as ratios inside interleaved rounds."
     )
-    names = [*PARTS, *(name for scenarios in PARTS.values() for name in scenarios)]
     parser.add_argument("--rounds", type=int, default=ENOUGH, help="default: %(default)s")
+    names = list(dict.fromkeys([*PARTS, *(name for scenarios in PARTS.values() for name in scenarios)]))
     parser.add_argument(
-        "--only", nargs="+", choices=names, default=list(PARTS), help="parts or scenarios; default: all"
+        "--only",
+        nargs="+",
+        choices=names,
+        default=list(PARTS),
+        help=f"{', '.join(names)}; default: all",
+        metavar="NAME",
     )
     parser.add_argument("--store", choices=("memory", "valkey"), default="memory", help="of the workers behind Envoy")
     parser.add_argument("--no-go", action="store_true", help="as if there were no Go here")
-    parser.add_argument("--profile", action="store_true", help="own code by function, after the figures")
+    parser.add_argument("--profile", action="store_true", help="own code by function, too")
     options = parser.parse_args()
-    wanted = {
-        part: [name for name in scenarios if part in options.only or name in options.only]
-        for part, scenarios in PARTS.items()
-    }
     peers = None if options.no_go else golang.build()
     told = machine()
     say(", ".join(f"{name} {value}" for name, value in told.items() if value is not None) + "\n")
-    if only := wanted["code"]:
-        tables = code.run(options.rounds, only, say, profiled=options.profile)
-        say(judged(code.GOALS, tables))
-        kept("code", only, tables, {"rounds": options.rounds, "machine": told})
-    if only := wanted["rpc"]:
-        tables = rpc.run(options.rounds, only, peers, say)
-        say(judged(rpc.GOALS, tables))
-        load = "python" if peers is None else "go"
-        kept("rpc", only, tables, {"rounds": options.rounds, "load": load, "machine": told})
-    if only := wanted["envoy"]:
-        tables = envoy.run(options.rounds, only, options.store, peers, say)
-        say(judged(envoy.GOALS, tables))
-        engine = "simulator" if peers is None else "go"
-        setting = {"rounds": options.rounds, "store": options.store, "upstream": engine, "machine": told}
-        kept("envoy", only, tables, setting)
+    peer = "python" if peers is None else "go"
+    settings: dict[str, dict[str, Any]] = {
+        "code": {"rounds": options.rounds},
+        "rpc": {"rounds": options.rounds, "load": peer},
+        "envoy": {
+            "rounds": options.rounds,
+            "store": options.store,
+            "upstream": "simulator" if peers is None else "go",
+        },
+        "syscalls": {"operations": syscalls.OPERATIONS},
+        "push": {"pushes": push.PUSHES, "upstream": "simulator" if peers is None else "go"},
+    }
+    for part, scenarios in wanted(options.only).items():
+        tables = measured(part, scenarios, options, peers)
+        setting = settings[part]
+        if setting.get("rounds", ENOUGH) < ENOUGH:
+            say(f"not kept: fewer than {ENOUGH} rounds\n")
+        elif tables:
+            path = keep(file_name(part, scenarios, setting), tables, {**setting, "machine": told})
+            say(f"kept: bench/results/{path.name}\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-from bench.gate import services
+from bench.inside import services
 from bench.realistic import CLASSES, TENANTS, chat, key, policy_text
 from bench.record import recorded
 from bench.tables import Goal, Say, Table, turns

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.gates import GO, GO_3, GRPCIO, LOOPBACK, OWN, Gate, redis, upstream
 from bench.layers import FILTERS, cluster_of, split, with_filters
-from bench.processes import Load, Processes, children
-from bench.realistic import CLASS, MODEL, SIZE, TENANT, policy_text
+from bench.processes import Load, Processes
+from bench.realistic import CLASS, SIZE, TENANT, policy_text
 from bench.tables import Goal, Say, Table, turns
 from seawall.cli import binaries
-from seawall.cli.local_gate import ask, free_port, valkey_argv, workers_ready
+from seawall.cli.local_gate import ask, free_port
 from seawall.mesh.bootstrap import bootstrap, bootstrap_json
 from seawall.mesh.names import AUTHZ, EXT_PROC, GATE_CLUSTER, RATELIMIT
 from seawall.mesh.settings import MeshSettings
@@ -27,8 +28,7 @@ from seawall.policy.compiled import Policy
 
 CHUNKS = 100
 """Events of a streamed answer."""
-LOOPBACK = "127.0.0.1"
-BARE, OWN, GRPCIO, GO, GO_3 = "bare", "own", "grpcio", "go", "go-3"
+BARE = "bare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,6 @@ ROWS = {
     GO_3: Layers(FILTERS, GO_3),
     GRPCIO: Layers(FILTERS, GRPCIO),
 }
-"""`own` and `grpcio` are one worker with all three services, on that transport; `go` is one Go process with three, `go-3`
-three Go processes with one each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +103,6 @@ def server_title(scenario: Scenario) -> str:
 GOALS = [Goal(server_title(SCENARIOS["whole"]), OWN, GO, 1.0)]
 
 
-class Gate:
-    """What answers Envoy's side calls: its sockets by filter, and its processes."""
-
-    def __init__(self, kind: str, processes: Processes, policy_file: Path, store: str, peers: Path | None):
-        folder = processes.folder / f"gate-{kind}"
-        folder.mkdir()
-        self._http = ""
-        self._supervisor = 0
-        self.pids: list[int] = []
-        if kind in {OWN, GRPCIO}:
-            self._http = f"{LOOPBACK}:{free_port(0)}"
-            environ = {
-                "SEAWALL_TRANSPORT": kind,
-                "SEAWALL_STORE": store,
-                "SEAWALL_POLICY": str(policy_file),
-                "SEAWALL_WORKERS": "1",
-                "SEAWALL_SOCKET_DIR": str(folder),
-                "SEAWALL_HTTP": self._http,
-                "SEAWALL_GRACE": "0",
-            }
-            command = [sys.executable, "-m", "seawall", "serve"]
-            self._supervisor = processes.start(f"gate-{kind}", command, environ)
-            self.sockets = [str(folder / "w0.sock")]
-            return
-        assert peers is not None
-        services = [[]] if kind == GO else [[filter_.rpartition(".")[2]] for filter_ in FILTERS]
-        self.sockets = [str(folder / f"go-{index}.sock") for index in range(len(services))]
-        for socket, names in zip(self.sockets, services, strict=True):
-            self.pids.append(processes.start(Path(socket).stem, [str(peers / "gate"), socket, *names]))
-
-    def ready(self) -> bool:
-        """Say whether it serves."""
-        if self._supervisor:
-            return workers_ready(self._http, 1)
-        return all(Path(socket).exists() for socket in self.sockets)
-
-    def find_worker(self) -> None:
-        """Learn the worker's process id once it is ready."""
-        if self._supervisor:
-            self.pids = children(self._supervisor)
-
-
 class Row:
     """One Envoy, and the gate behind it where there is one."""
 
@@ -155,15 +111,15 @@ class Row:
         self.port = free_port(0)
         self._admin = f"http://{LOOPBACK}:{(admin := free_port(0, {self.port}))}"
         self._gate = gate
-        self._clusters = [] if gate is None else [GATE_CLUSTER]
         # `bare` has no gate, but the configuration that it is made of must name one.
         sockets = ["/none"] if gate is None else gate.sockets
-        mesh = MeshSettings(sockets=(sockets[0],), port=self.port, admin_port=admin, access_log=False)
+        mesh = MeshSettings(sockets=tuple(sockets), port=self.port, admin_port=admin, access_log=False)
         whole = bootstrap(mesh, policy, descriptors=descriptor_keys(policy))
         configuration = with_filters(whole, ROWS[name].filters, {"tenant": TENANT, "class": CLASS})
-        if len(sockets) > 1:
+        self._healthy = [] if gate is None else [(GATE_CLUSTER, len(sockets))]
+        if ROWS[name].gate == GO_3:
             configuration = split(configuration, dict(zip(FILTERS, sockets, strict=True)))
-            self._clusters = [cluster_of(filter_) for filter_ in FILTERS]
+            self._healthy = [(cluster_of(filter_), 1) for filter_ in FILTERS]
         file = processes.folder / f"envoy-{name}.json"
         file.write_text(bootstrap_json(configuration), "utf-8")
         command = [binaries.envoy(), "-c", str(file), "--concurrency", "1", "--use-dynamic-base-id", "-l", "warning"]
@@ -176,7 +132,9 @@ class Row:
             return answer is not None and answer[0] == 200
         answer = ask("GET", f"{self._admin}/stats?filter=membership_healthy")
         lines = answer[1].decode().split("\n") if answer is not None else []
-        return self._gate.ready() and all(f"cluster.{name}.membership_healthy: 1" in lines for name in self._clusters)
+        return self._gate.ready() and all(
+            f"cluster.{name}.membership_healthy: {number}" in lines for name, number in self._healthy
+        )
 
     def measure(self, scenario: Scenario) -> dict[str, float]:
         """Microseconds: CPU of Envoy and of the gate for each operation, and the latencies."""
@@ -198,27 +156,6 @@ class Row:
             "p50": told["p50_us"],
             "p99": told["p99_us"],
         }
-
-
-def upstream(processes: Processes, peers: Path | None) -> str:
-    """Start an engine that costs next to nothing; its URL."""
-    port = free_port(0)
-    url = f"http://{LOOPBACK}:{port}"
-    if peers is not None:
-        processes.start("upstream", [str(peers / "upstream"), f"{LOOPBACK}:{port}"])
-        processes.wait("the upstream", lambda: ask("POST", url, "{}") is not None)
-    else:
-        simulator = [sys.executable, "-m", "seawall", "sim", "--port", str(port), "--ttft", "0", "--tpot", "0.005"]
-        processes.start("upstream", [*simulator, "--model", MODEL, "--max-num-seqs", "1000"])
-        processes.wait("the upstream", lambda: ask("GET", f"{url}/v1/models") is not None)
-    return url
-
-
-def redis(processes: Processes) -> str:
-    """Start the embedded Valkey; its URL."""
-    port = free_port(0)
-    processes.start("valkey", valkey_argv(port, processes.folder))
-    return f"redis://{LOOPBACK}:{port}/0"
 
 
 Found = dict[str, list[dict[str, float]]]
@@ -263,7 +200,7 @@ def run(rounds: int, only: Sequence[str], store: str, peers: Path | None, say: S
         rows = {row: Row(row, processes, policy, gates.get(ROWS[row].gate)) for row in names}
         processes.wait("every Envoy and its gate", lambda: all(row.ready() for row in rows.values()))
         for gate in gates.values():
-            gate.find_worker()
+            gate.find_workers()
         for scenario in scenarios:
             loads = {row: max(scenario.c, int(n * share)) for row, n in scenario.n.items() if row in rows}
             load = dataclasses.replace(scenario, n=loads)

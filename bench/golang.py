@@ -19,19 +19,28 @@ def version() -> str:
     return said[2] if len(said) > 2 else ""
 
 
+def built() -> Path | None:
+    """Folder of the binaries where an earlier run has built them; nothing is fetched or built here."""
+    folder = _folder()
+    return folder if version() and folder.is_dir() else None
+
+
+def _folder() -> Path:
+    sources = sorted(path for path in PEERS.rglob("*") if path.suffix in {".go", ".mod", ".sum"})
+    digest = hashlib.sha256(version().encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seawall-bench" / digest
+
+
 def build() -> Path | None:
-    """Folder of the binaries `server`, `load` and `upstream`; None, and why on stderr, where there can be none."""
+    """Folder of the binaries of bench/peers; None, and why on stderr, where there can be none."""
     if not version():
         print("no Go here: the tables are without the Go no-op, and the load comes from Python", file=sys.stderr)
         return None
-    sources = sorted(path for path in PEERS.rglob("*") if path.suffix in {".go", ".mod", ".sum"})
-    digest = hashlib.sha256(version().encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seawall-bench"
-    folder = cache / digest
+    folder = _folder()
     if folder.is_dir():
         return folder
     print("building the Go peers …", file=sys.stderr)
-    new = cache / f"{digest}.{os.getpid()}"
+    new = folder.with_name(f"{folder.name}.{os.getpid()}")
     new.mkdir(parents=True)
     command = ["go", "build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-o", f"{new}/", "./..."]
     try:

@@ -65,8 +65,9 @@ def split(configuration: Json, sockets: Mapping[str, str]) -> Json:
     for filter_, socket in sockets.items():
         cluster = copy.deepcopy(gate)
         cluster["name"] = cluster["load_assignment"]["cluster_name"] = cluster_of(filter_)
-        (endpoint,) = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
-        endpoint["endpoint"]["address"]["pipe"]["path"] = socket
+        endpoints = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        del endpoints[1:]
+        endpoints[0]["endpoint"]["address"]["pipe"]["path"] = socket
         clusters.append(cluster)
     for filter_ in manager_of(made)["http_filters"]:
         if filter_["name"] in sockets:

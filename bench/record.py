@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench.gate import services
+from bench.inside import services
 from bench.processes import Processes
 from bench.realistic import HEADERS, MODEL, chat, policy_text
 from seawall.cli import binaries

@@ -57,9 +57,9 @@ def command_of(kind: str, socket: Path, peers: Path | None) -> list[str]:
     return [sys.executable, "-m", "bench.noop", kind, str(socket)]
 
 
-def measure(kind: str, pid: int, load: list[str], scenario: Scenario) -> float:
+def measure(kind: str, pid: int, load: list[str], scenario: Scenario, share: float) -> float:
     """Microseconds of CPU for each operation."""
-    n = scenario.n * SCALE.get(kind, 3)
+    n = max(scenario.c, int(scenario.n * SCALE.get(kind, 3) * share))
     numbers = {"n": n, "c": scenario.c, "k": scenario.k, "warm": max(scenario.c, n // 10)}
     options = [word for name, value in numbers.items() for word in (f"-{name}", str(value))]
     used, line = Load([*load, "-mode", scenario.mode, *options]).run({kind: pid})
@@ -69,8 +69,8 @@ def measure(kind: str, pid: int, load: list[str], scenario: Scenario) -> float:
     return used[kind] * 1e6 / n
 
 
-def run(rounds: int, only: Sequence[str], peers: Path | None, say: Say) -> list[Table]:
-    """Start all servers, go through the scenarios, and give the tables."""
+def run(rounds: int, only: Sequence[str], peers: Path | None, say: Say, share: float = 1.0) -> list[Table]:
+    """Start all servers, go through the scenarios, and give the tables; `share` of each load, for a trial."""
     kinds = [kind for kind in (*GO, *KINDS) if peers is not None or kind not in GO]
     against = ["go", "aio"]
     # A message is the difference of the two.
@@ -89,7 +89,8 @@ def run(rounds: int, only: Sequence[str], peers: Path | None, say: Say) -> list[
             rows = found[scenario] = {kind: [] for kind in kinds}
             for round_ in range(rounds):
                 for kind in turns(kinds, round_):
-                    each = measure(kind, pids[kind], [*load, "-socket", str(sockets[kind])], SCENARIOS[scenario])
+                    asking = [*load, "-socket", str(sockets[kind])]
+                    each = measure(kind, pids[kind], asking, SCENARIOS[scenario], share)
                     rows[kind].append(each)
             if scenario != "stream":
                 tables.append(Table(SCENARIOS[scenario].title, rows, against))

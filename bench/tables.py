@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench import golang
 from bench.processes import ROOT
@@ -28,6 +28,8 @@ class Table:
     rows: Mapping[str, Sequence[float]]
     against: Sequence[str]
     unit: str = "CPU µs"
+    tail: int | None = None
+    """A percentile that is shown beside the median, where there are enough figures."""
 
     def bases(self) -> list[str]:
         """Rows that every other one is compared with."""
@@ -40,10 +42,12 @@ class Table:
     def markdown(self) -> str:
         """The table as text."""
         bases = self.bases()
-        head = ["", f"{self.unit}, median", *(f"ratio to {base}: min / median / max" for base in bases)]
+        head = ["", f"{self.unit}, median", *([] if self.tail is None else [f"p{self.tail}"])]
+        head += [f"ratio to {base}: min / median / max" for base in bases]
         lines = [f"### {self.title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
         for name, values in self.rows.items():
             cells = [name, f"{statistics.median(values):.1f}"]
+            cells += [] if self.tail is None else [f"{percentile(values, self.tail):.1f}"]
             cells += ["1.00" if base == name else spread(self.ratios(name, base)) for base in bases]
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
@@ -72,18 +76,39 @@ class Goal:
     most: float
 
 
-def judged(goals: Sequence[Goal], tables: Sequence[Table]) -> str:
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The percentile `tail` of a row's figures is below `most`, in the unit of the table."""
+
+    title: str
+    row: str
+    tail: int
+    most: float
+
+
+def judged(goals: Sequence[Goal | Bound], tables: Sequence[Table]) -> str:
     """Goals beside what was measured, those that can be judged."""
     by_title = {table.title: table for table in tables}
     lines = ["### Goals", "", "| | goal | measured: min / median / max | holds |", "|---|---|---|---|"]
     for goal in goals:
         table = by_title.get(goal.title)
-        if table is None or not {goal.row, goal.base} <= table.rows.keys():
+        if table is None or not {goal.row, *([goal.base] if isinstance(goal, Goal) else [])} <= table.rows.keys():
             continue
-        ratios = table.ratios(goal.row, goal.base)
-        holds = "yes" if statistics.median(ratios) <= goal.most else "**no**"
-        lines.append(f"| {goal.title}: {goal.row} | ≤ {goal.most} × {goal.base} | {spread(ratios)} | {holds} |")
+        if isinstance(goal, Goal):
+            ratios = table.ratios(goal.row, goal.base)
+            holds, asked, told = statistics.median(ratios) <= goal.most, f"≤ {goal.most} × {goal.base}", spread(ratios)
+        else:
+            found = percentile(table.rows[goal.row], goal.tail)
+            holds, asked = found < goal.most, f"p{goal.tail} < {goal.most:.0f} {table.unit}"
+            told = f"p{goal.tail} {found:.1f} {table.unit}"
+        lines.append(f"| {goal.title}: {goal.row} | {asked} | {told} | {'yes' if holds else '**no**'} |")
     return "\n".join(lines) + "\n" if len(lines) > 4 else ""
+
+
+def percentile(values: Sequence[float], tail: int) -> float:
+    """The nearest-rank percentile: the smallest figure that so many per cent do not exceed."""
+    ranked = sorted(values)
+    return ranked[max(0, -(-len(ranked) * tail // 100) - 1)]
 
 
 def summary(values: Sequence[float]) -> tuple[float, float, float]:
@@ -134,7 +159,14 @@ def _git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def keep(what: str, tables: Sequence[Table], setting: Mapping[str, object]) -> Path:
+class Kept(Protocol):
+    """Figures that can be written down."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+
+
+def keep(what: str, tables: Sequence[Kept], setting: Mapping[str, object]) -> Path:
     """Write the figures of one run; the file. `setting` holds the machine as the run began."""
     head, changed = commit()
     date = time.strftime("%Y-%m-%d", time.gmtime())
