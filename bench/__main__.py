@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import code, envoy, golang, push, rpc, syscalls
-from bench.tables import Kept, judged, keep, machine
+from bench.tables import Bound, Goal, Kept, judged, keep, machine
 
 ENOUGH = 5
 """Rounds below which a run is a trial: printed, and not kept."""
+TRIAL = 0.01
+"""Share of each load in a trial."""
 PARTS: dict[str, Sequence[str]] = {
     "code": tuple(code.SCENARIOS),
     "rpc": tuple(rpc.SCENARIOS),
@@ -42,22 +44,23 @@ def file_name(part: str, scenarios: Sequence[str], setting: dict[str, Any]) -> s
 
 def measured(part: str, scenarios: list[str], options: argparse.Namespace, peers: Path | None) -> Sequence[Kept]:
     """Run one part; its tables."""
-    if part == "code":
-        tables = code.run(options.rounds, scenarios, say, profiled=options.profile)
-        say(judged(code.GOALS, tables))
-        return tables
-    if part == "rpc":
-        tables = rpc.run(options.rounds, scenarios, peers, say)
-        say(judged(rpc.GOALS, tables))
-        return tables
-    if part == "envoy":
-        tables = envoy.run(options.rounds, scenarios, options.store, peers, say)
-        say(judged(envoy.GOALS, tables))
-        return tables
+    rounds, share = (1, TRIAL) if options.trial else (options.rounds, 1.0)
     if part == "syscalls":
-        return syscalls.run(scenarios, peers, say)
-    tables = push.run(peers, say)
-    say(judged(push.GOALS, tables))
+        return syscalls.run(scenarios, peers, say, max(5, int(syscalls.OPERATIONS * share)))
+    goals: Sequence[Goal | Bound]
+    if part == "code":
+        tables, goals = (
+            code.run(rounds, scenarios, say, profiled=options.profile, slices=max(1, int(code.SLICES * share))),
+            code.GOALS,
+        )
+    elif part == "rpc":
+        tables, goals = rpc.run(rounds, scenarios, peers, say, share), rpc.GOALS
+    elif part == "envoy":
+        tables, goals = envoy.run(rounds, scenarios, options.store, peers, say, share), envoy.GOALS
+    else:
+        tables, goals = push.run(peers, say, max(2, int(push.PUSHES * share))), push.GOALS
+    if not options.trial:
+        say(judged(goals, tables))
     return tables
 
 
@@ -78,8 +81,11 @@ def main() -> None:
     parser.add_argument("--store", choices=("memory", "valkey"), default="memory", help="of the workers behind Envoy")
     parser.add_argument("--no-go", action="store_true", help="as if there were no Go here")
     parser.add_argument("--profile", action="store_true", help="own code by function, too")
+    parser.add_argument(
+        "--trial", action="store_true", help="whether it runs here: a hundredth of each load, kept nowhere"
+    )
     options = parser.parse_args()
-    peers = None if options.no_go else golang.build()
+    peers = None if options.no_go else golang.built() if options.trial else golang.build()
     told = machine()
     say(", ".join(f"{name} {value}" for name, value in told.items() if value is not None) + "\n")
     peer = "python" if peers is None else "go"
@@ -97,6 +103,8 @@ def main() -> None:
     for part, scenarios in wanted(options.only).items():
         tables = measured(part, scenarios, options, peers)
         setting = settings[part]
+        if options.trial:
+            continue
         if setting.get("rounds", ENOUGH) < ENOUGH:
             say(f"not kept: fewer than {ENOUGH} rounds\n")
         elif tables:

@@ -283,13 +283,14 @@ class Timer:
         return (time.process_time() - before) / self.n
 
 
-def run(rounds: int, only: Sequence[str], say: Say, *, profiled: bool = False) -> list[Table]:
+def run(rounds: int, only: Sequence[str], say: Say, *, profiled: bool = False, slices: int = SLICES) -> list[Table]:
     """Measure all rows in turns, and give the table; `profiled` says by function where the time went."""
 
     async def measured() -> Table:
         async with services(policy_text(), log_level="error") as own, services(policy_text()) as loud:
             wanted = {SCENARIOS[name]: prepared for name, prepared in rows(own, loud).items() if name in only}
             timers = {JSON: Timer(yardstick), **{title: Timer(prepared) for title, prepared in wanted.items()}}
+            # As a worker does once it is ready.
             gc.collect()
             gc.freeze()
             for timer in timers.values():
@@ -297,11 +298,11 @@ def run(rounds: int, only: Sequence[str], say: Say, *, profiled: bool = False) -
             found: dict[str, list[float]] = {title: [] for title in timers}
             for round_ in range(rounds):
                 used = dict.fromkeys(timers, 0.0)
-                for slice_ in range(SLICES):
+                for slice_ in range(slices):
                     for title in turns(list(timers), round_ + slice_):
                         used[title] += timers[title].slice()
                 for title, seconds in used.items():
-                    found[title].append(seconds * 1e6 / SLICES)
+                    found[title].append(seconds * 1e6 / slices)
             if profiled:
                 for title, prepared in wanted.items():
                     say(profile(title, prepared, timers[title].n * 10))

@@ -70,12 +70,12 @@ SCENARIOS = {
         "A request of 4 KB with a whole answer; 8 at once",
         "request",
         {
-            BARE: 4000,
-            **dict.fromkeys(("ext_authz", "ratelimit", "ext_proc"), 2400),
-            OWN: 2000,
-            GO: 2000,
-            GO_3: 1600,
-            GRPCIO: 800,
+            BARE: 3200,
+            **dict.fromkeys(("ext_authz", "ratelimit", "ext_proc"), 1600),
+            OWN: 1600,
+            GO: 1600,
+            GO_3: 1200,
+            GRPCIO: 600,
         },
         8,
     ),
@@ -85,12 +85,12 @@ SCENARIOS = {
     "events": Scenario(
         f"A streamed answer of {CHUNKS} events, 5 ms apart; 16 at once",
         "event",
-        dict.fromkeys((BARE, "ext_proc", OWN, GO, GRPCIO), 64),
+        dict.fromkeys((BARE, "ext_proc", OWN, GO), 64),
         16,
         stream=True,
     ),
     "latency": Scenario(
-        "Latency of a request of 4 KB, 200 a second", "request", dict.fromkeys((BARE, OWN, GO), 600), 16, rate=200
+        "Latency of a request of 4 KB, 200 a second", "request", dict.fromkeys((BARE, OWN, GO), 400), 16, rate=200
     ),
 }
 

@@ -34,9 +34,9 @@ class Scenario:
 
 
 SCENARIOS = {
-    "unary-c32": Scenario("Unary, 32 in flight", "unary", n=6000, c=32),
-    "unary-c1": Scenario("Unary, one after the other", "unary", n=2000, c=1),
-    "open": Scenario("Stream: open, request headers, close; 16 at once", "stream", n=1600, c=16),
+    "unary-c32": Scenario("Unary, 32 in flight", "unary", n=4500, c=32),
+    "unary-c1": Scenario("Unary, one after the other", "unary", n=1500, c=1),
+    "open": Scenario("Stream: open, request headers, close; 16 at once", "stream", n=1200, c=16),
     "stream": Scenario(f"Stream of {MESSAGES} body messages; 16 at once", "stream", n=64, c=16, k=MESSAGES),
 }
 MESSAGE_TITLE = "Each message of a stream: (stream of 200 − open) / 200"
