@@ -21,7 +21,7 @@ test: $(VENV)/ready check
 soak: $(VENV)/ready
 	$(BIN)/pytest -m soak $(ARGS)
 
-# CPU of calls and requests as ratios, about 3 minutes (docs/benchmarks.md):  make bench ARGS='--only rpc --rounds 9'
+# CPU of our code, calls and requests as ratios, about 5 minutes (docs/benchmarks.md):  make bench ARGS='--only code'
 bench: $(VENV)/ready
 	$(BIN)/python -m bench $(ARGS)
 
