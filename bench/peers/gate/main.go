@@ -13,8 +13,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -28,6 +26,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"seawall/bench/peers/tally"
 )
 
 const (
@@ -43,8 +42,7 @@ type gate struct {
 	rl.UnimplementedRateLimitServiceServer
 	ep.UnimplementedExternalProcessorServer
 	auth.UnimplementedAuthorizationServer
-	mu     sync.Mutex
-	counts map[string]uint32
+	tally *tally.Tally
 }
 
 // Check lets everything pass, with the metadata that the later filters ask for.
@@ -64,18 +62,7 @@ func (g *gate) Check(_ context.Context, r *auth.CheckRequest) (*auth.CheckRespon
 func (g *gate) ShouldRateLimit(_ context.Context, r *rl.RateLimitRequest) (*rl.RateLimitResponse, error) {
 	out := &rl.RateLimitResponse{OverallCode: rl.RateLimitResponse_OK}
 	for _, d := range r.Descriptors {
-		var key strings.Builder
-		key.WriteString(r.Domain)
-		for _, e := range d.Entries {
-			key.WriteByte('_')
-			key.WriteString(e.Key)
-			key.WriteByte('_')
-			key.WriteString(e.Value)
-		}
-		g.mu.Lock()
-		n := g.counts[key.String()] + 1
-		g.counts[key.String()] = n
-		g.mu.Unlock()
+		n := g.tally.Hit(r.Domain, d)
 		out.Statuses = append(out.Statuses, &rl.RateLimitResponse_DescriptorStatus{
 			Code:               rl.RateLimitResponse_OK,
 			LimitRemaining:     limit - n,
@@ -150,7 +137,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	server, service, alive := grpc.NewServer(), &gate{counts: map[string]uint32{}}, health.NewServer()
+	server, service, alive := grpc.NewServer(), &gate{tally: tally.New()}, health.NewServer()
 	wanted := func(name string) bool { return len(os.Args) == 2 || slices.Contains(os.Args[2:], name) }
 	if wanted("ext_authz") {
 		auth.RegisterAuthorizationServer(server, service)

@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
-	"sync"
 
 	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ep "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	rl "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"seawall/bench/peers/tally"
 )
 
 const limit = 1 << 30
@@ -23,26 +22,14 @@ type noop struct {
 	rl.UnimplementedRateLimitServiceServer
 	ep.UnimplementedExternalProcessorServer
 	auth.UnimplementedAuthorizationServer
-	mu     sync.Mutex
-	counts map[string]uint32
+	tally *tally.Tally
 }
 
 // ShouldRateLimit counts one hit for each descriptor.
 func (s *noop) ShouldRateLimit(_ context.Context, r *rl.RateLimitRequest) (*rl.RateLimitResponse, error) {
 	out := &rl.RateLimitResponse{OverallCode: rl.RateLimitResponse_OK}
 	for _, d := range r.Descriptors {
-		var key strings.Builder
-		key.WriteString(r.Domain)
-		for _, e := range d.Entries {
-			key.WriteByte('_')
-			key.WriteString(e.Key)
-			key.WriteByte('_')
-			key.WriteString(e.Value)
-		}
-		s.mu.Lock()
-		n := s.counts[key.String()] + 1
-		s.counts[key.String()] = n
-		s.mu.Unlock()
+		n := s.tally.Hit(r.Domain, d)
 		out.Statuses = append(out.Statuses, &rl.RateLimitResponse_DescriptorStatus{Code: rl.RateLimitResponse_OK, LimitRemaining: limit - n})
 	}
 	return out, nil
@@ -94,7 +81,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	server, service := grpc.NewServer(), &noop{counts: map[string]uint32{}}
+	server, service := grpc.NewServer(), &noop{tally: tally.New()}
 	rl.RegisterRateLimitServiceServer(server, service)
 	ep.RegisterExternalProcessorServer(server, service)
 	auth.RegisterAuthorizationServer(server, service)
