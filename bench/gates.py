@@ -42,9 +42,9 @@ class Gate:
             return
         assert peers is not None
         services = [[]] if kind == GO else [[filter_.rpartition(".")[2]] for filter_ in FILTERS]
-        self.sockets = [str(folder / f"go-{index}.sock") for index in range(len(services))]
+        self.sockets = [str(folder / f"{kind}-{index}.sock") for index in range(len(services))]
         for socket, names in zip(self.sockets, services, strict=True):
-            self.pids.append(processes.start(Path(socket).stem, [str(peers / "gate"), socket, *names]))
+            self.pids.append(processes.start(f"gate-{Path(socket).stem}", [str(peers / "gate"), socket, *names]))
 
     def ready(self) -> bool:
         """Say whether it serves."""

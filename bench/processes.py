@@ -41,7 +41,9 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-        """Start one; its process id."""
+        """Start one; its process id. A name is given once, or the first of two would never be stopped."""
+        if name in self._running:
+            raise ValueError(f"there is a process '{name}' already")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("SEAWALL_")}
         with self._log(name).open("wb") as log:
             process = subprocess.Popen(
