@@ -112,11 +112,13 @@ def checks(message: bytes) -> list[bytes]:
 def limits(message: bytes) -> list[bytes]:
     """The same call for every tenant and class."""
     made = []
-    for values in product(TENANTS, CLASSES):
+    for tenant, class_ in product(TENANTS, CLASSES):
+        values = {"tenant": tenant, "class": class_}
         request = ratelimit_pb2.RateLimitRequest.FromString(message)
         for descriptor in request.descriptors:
-            for entry, value in zip(descriptor.entries, values, strict=False):
-                entry.value = value
+            for entry in descriptor.entries:
+                # The last descriptor tells the version of the policy.
+                entry.value = values.get(entry.key, entry.value)
         made.append(request.SerializeToString())
     return made
 

@@ -21,7 +21,7 @@ from bench.tables import Goal, Say, Table, turns
 from seawall.cli import binaries
 from seawall.cli.local_gate import ask, free_port
 from seawall.mesh.bootstrap import bootstrap, bootstrap_json
-from seawall.mesh.names import AUTHZ, EXT_PROC, GATE_CLUSTER, RATELIMIT
+from seawall.mesh.names import AUTHZ, EXT_PROC, GATE_CLUSTER, RATELIMIT, VERSION_KEY
 from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
@@ -29,6 +29,8 @@ from seawall.policy.compiled import Policy
 CHUNKS = 100
 """Events of a streamed answer."""
 BARE = "bare"
+VALUES = {"tenant": TENANT, "class": CLASS, VERSION_KEY: "1"}
+"""What ext_authz would have said, where it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Row:
         sockets = ["/none"] if gate is None else gate.sockets
         mesh = MeshSettings(sockets=tuple(sockets), port=self.port, admin_port=admin, access_log=False)
         whole = bootstrap(mesh, policy, descriptors=descriptor_keys(policy))
-        configuration = with_filters(whole, ROWS[name].filters, {"tenant": TENANT, "class": CLASS})
+        configuration = with_filters(whole, ROWS[name].filters, VALUES)
         self._healthy = [] if gate is None else [(GATE_CLUSTER, len(sockets))]
         if ROWS[name].gate == GO_3:
             configuration = split(configuration, dict(zip(FILTERS, sockets, strict=True)))

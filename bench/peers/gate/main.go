@@ -34,6 +34,8 @@ const (
 	tenant = "team-haven"
 	class  = "standard"
 	pool   = "big"
+	// The last descriptor of a call.
+	versionKey = "seawall.policy"
 )
 
 var rids atomic.Uint64
@@ -62,6 +64,11 @@ func (g *gate) Check(_ context.Context, r *auth.CheckRequest) (*auth.CheckRespon
 func (g *gate) ShouldRateLimit(_ context.Context, r *rl.RateLimitRequest) (*rl.RateLimitResponse, error) {
 	out := &rl.RateLimitResponse{OverallCode: rl.RateLimitResponse_OK}
 	for _, d := range r.Descriptors {
+		if d.Entries[0].Key == versionKey {
+			// It tells the version of the policy, and has no limit.
+			out.Statuses = append(out.Statuses, &rl.RateLimitResponse_DescriptorStatus{Code: rl.RateLimitResponse_OK})
+			continue
+		}
 		n := g.tally.Hit(r.Domain, d)
 		out.Statuses = append(out.Statuses, &rl.RateLimitResponse_DescriptorStatus{
 			Code:               rl.RateLimitResponse_OK,

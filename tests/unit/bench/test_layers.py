@@ -7,12 +7,12 @@ import pytest
 from bench.layers import FILTERS, cluster_of, manager_of, split, with_filters
 from bench.realistic import policy_text
 from seawall.mesh.bootstrap import bootstrap, http_filters_of
-from seawall.mesh.names import AUTHZ, EXT_PROC, POOL_HEADER, RATELIMIT
+from seawall.mesh.names import AUTHZ, EXT_PROC, POOL_HEADER, RATELIMIT, VERSION_KEY
 from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 
 ROUTER = "envoy.filters.http.router"
-VALUES = {"tenant": "acme", "class": "vip"}
+VALUES = {"tenant": "acme", "class": "vip", VERSION_KEY: "7"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_limits_without_ext_authz(whole: dict[str, Any]) -> None:
         [(a["generic_key"]["descriptor_key"], a["generic_key"]["descriptor_value"]) for a in limit["actions"]]
         for limit in limits
     ]
-    assert found == [[("tenant", "acme")], [("tenant", "acme"), ("class", "vip")]]
+    assert found == [[("tenant", "acme")], [("tenant", "acme"), ("class", "vip")], [(VERSION_KEY, "7")]]
 
 
 def test_a_cluster_for_each_service(whole: dict[str, Any]) -> None:
