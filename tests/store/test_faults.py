@@ -140,7 +140,11 @@ async def test_an_error_of_the_node_is_told_by_its_kind_and_opens_the_breaker(no
     try:
         await node.ask("REPLICAOF", "127.0.0.1", "1")
         assert await failure(store.charge(HIT)) == "replied READONLY"
+        # The connection is made anew: behind the same name there may be another master by now.
+        assert store.trouble == "not connected (replied READONLY)"
+        await until(lambda: "not connected" not in store.trouble)
         assert await failure(store.acquire("big", "r1", 1, 30)) == "replied READONLY"
+        await until(lambda: "not connected" not in store.trouble)
         assert "breaker open" in await failure(store.charge(HIT))
         assert not store.healthy
         with pytest.raises(StoreUnavailable, match="replied READONLY"):

@@ -13,7 +13,8 @@ from seawall.store.address import parse
 from seawall.store.connection import Connection
 from seawall.store.contract import Charge
 from seawall.store.counters import Counters
-from seawall.store.redis import ACQUIRE, RELEASE, RENEW, RedisStore
+from seawall.store.redis import RedisStore
+from seawall.store.redis_data import ACQUIRE, RELEASE, RENEW
 from seawall.store.resp import command
 from seawall.store.scripts import Script
 from tests.store.node import Valkey
@@ -32,7 +33,7 @@ class Line:
         self.runner = asyncio.Runner()
         self.store = RedisStore(parse(node.url), owner="o", timeout=20)
         self.runner.run(self.store.start())
-        up = self.store._pipe._up
+        up = self.store._pipe(b"")._up
         assert up is not None
         self.up: Connection = up
 
