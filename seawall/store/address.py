@@ -8,7 +8,7 @@ password ends up, so that is refused with the right spelling. envoyproxy/ratelim
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -41,10 +41,10 @@ class Address:
 
     form: Form = "single"
     nodes: tuple[Endpoint, ...] = (Endpoint(),)
-    access: Access = Access()
+    access: Access = field(default_factory=Access)
     master: str = ""
     """Name by which sentinels know the master."""
-    sentinel: Access = Access()
+    sentinel: Access = field(default_factory=Access)
     """How to get into the sentinels."""
 
     def __str__(self) -> str:

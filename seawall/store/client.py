@@ -1,6 +1,7 @@
 """redis-py's clients for a store: the control path's own, and those that ask who is master or who has which slots."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import redis.asyncio
@@ -11,6 +12,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import MovedError, RedisClusterException
 
 from seawall.store.address import Address
 from seawall.store.contract import StoreUnavailable
@@ -68,16 +70,82 @@ class _OfMaster(redis.asyncio.Redis):
         await self.finder.aclose()
 
 
+class _Cluster(RedisCluster):
+    """Client of a cluster whose failures are those of any other client, and whose pipelines may be transactions.
+
+    redis-py's own pipeline of a cluster refuses MGET and spoils transactions with replies that it reshapes. The keys of
+    one of ours are in one slot, so a plain pipeline on that slot's node does it.
+    """
+
+    access: Access
+    timeout: float | None
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        with _plain_failures():
+            return await super().execute_command(*args, **options)
+
+    def pipeline(self, transaction: Any | None = None, shard_hint: Any | None = None) -> Any:
+        del shard_hint
+        return _Pipeline(self, bool(transaction))
+
+
+class _Pipeline:
+    """Remembers commands, to run them on the node of the first one's key."""
+
+    def __init__(self, cluster: _Cluster, transaction: bool):
+        self._cluster = cluster
+        self._transaction = transaction
+        self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., "_Pipeline"]:
+        def remember(*args: Any, **options: Any) -> _Pipeline:
+            self._calls.append((name, args, options))
+            return self
+
+        return remember
+
+    async def execute(self) -> list[Any]:
+        if not self._calls:
+            return []
+        try:
+            return await self._run()
+        except MovedError:
+            await self._cluster.aclose()  # it asks for the slots again
+            return await self._run()
+
+    async def _run(self) -> list[Any]:
+        with _plain_failures():
+            await self._cluster.initialize()
+            at = self._cluster.get_node_from_key(self._calls[0][1][0])
+        if at is None:
+            raise NotConnected("the slot has no node")
+        async with node(Endpoint(str(at.host), int(at.port)), self._cluster.access, self._cluster.timeout) as one:
+            pipeline = one.pipeline(self._transaction)
+            for name, args, options in self._calls:
+                getattr(pipeline, name)(*args, **options)
+            return await pipeline.execute()
+
+
+@contextmanager
+def _plain_failures() -> Iterator[None]:
+    """Turn what redis-py's cluster raises beside RedisError into one."""
+    try:
+        yield
+    except RedisClusterException as error:
+        raise NotConnected(str(error)) from None
+
+
 def _cluster(address: Address, timeout: float | None) -> RedisCluster:
     options = _options(address.access, timeout)
     tls = options.pop("tls", None)
     options.pop("db")
-    client = RedisCluster(
+    client = _Cluster(
         startup_nodes=[ClusterNode(endpoint.host, endpoint.port) for endpoint in address.nodes],
         require_full_coverage=False,
         ssl=tls is not None,
         **options,
     )
+    client.access, client.timeout = address.access, timeout
     if tls is not None:
         # redis-py has no word for a server name other than the host, so its connections are made by a class of ours.
         for name in [name for name in client.connection_kwargs if name.startswith("ssl_")]:

@@ -102,8 +102,9 @@ class ClusterNodes:
         for endpoint in dict.fromkeys([*known, *self._address.nodes]):
             try:
                 found = await self._ask(endpoint)
-            except (RedisError, OSError, StoreUnavailable, ValueError) as error:
-                self._why = self._why and f"no node tells the slots ({type(error).__name__})"
+            except (RedisError, OSError, ValueError, TypeError) as error:
+                if self._why:
+                    self._why = f"no node tells the slots ({type(error).__name__})"
                 continue
             if found:
                 self._use(found)
@@ -119,11 +120,11 @@ class ClusterNodes:
             with suppress(RedisError, OSError):
                 await asked.aclose()
         found = []
-        for (first, last), nodes in slots.items():
-            host, port = nodes["primary"][:2]
-            if host != "?":
+        for first, last, (host, port, *_), *_ in slots:
+            name = (host or b"").decode()
+            if name != "?":
                 # An empty host is the one that was asked.
-                found.append((int(first), int(last), Endpoint(str(host or endpoint.host), int(port))))
+                found.append((int(first), int(last), Endpoint(name or endpoint.host, int(port))))
         return found
 
     def _use(self, found: Map) -> None:
@@ -154,7 +155,7 @@ class ClusterNodes:
 
     def _strayed(self, pipe: Pipe, connection: Connection, call: Call, text: str) -> bool:
         """Send a call on; True when it is on its way."""
-        future, parse, script, payload, deadline, again, hops, asking = call
+        future, parse, script, payload, deadline, again, hops, _ = call
         words = text.split()
         loop = asyncio.get_running_loop()
         if words[0] in {"CLUSTERDOWN", "READONLY"}:

@@ -182,8 +182,8 @@ def _together(count: int, parts: Sequence[tuple[Sequence[int], Reply]]) -> Reply
             whole.set_exception(error)
             whole.exception()  # a caller that has gone is no reason for "exception was never retrieved"
             return
-        for place, count in zip(places, part.result(), strict=True):
-            answer[place] = count
+        for place, one in zip(places, part.result(), strict=True):
+            answer[place] = one
         left -= 1
         if not left:
             whole.set_result(answer)
