@@ -132,9 +132,11 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Cluster(Form):
     """Three masters; with `replica` also a replica of the first, so that it can be lost."""
 
-    def __init__(self, *, replica: bool = False) -> None:
+    def __init__(self, *, replica: bool = False, full_coverage: bool = True) -> None:
+        covered = "yes" if full_coverage else "no"
         self.nodes = [
             Valkey(
+                *("--cluster-require-full-coverage", covered),
                 *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", str(free_port())),
                 *("--repl-diskless-sync-delay", "0"),
                 tcp=True,
