@@ -43,7 +43,9 @@ class RedisStore(RedisData, RedisControl):
         """See ControlPath; measures the node's clock on the way."""
         with suppress(StoreUnavailable):  # the report itself may still get through, and says so if not
             await self.measure()
-        return await super().report(report)
+        standing = await super().report(report)
+        self.workers_alive(standing.workers)
+        return standing
 
     async def _time(self) -> float:
         return self.now()

@@ -6,16 +6,18 @@ what the others counted stays counted.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from seawall.admission.holders import ASSERT, GRANTED
 from seawall.store import breaker, keys, scripts
 from seawall.store.address import Address
 from seawall.store.clock import Clock, seconds
 from seawall.store.cluster import ClusterNodes, grouped
 from seawall.store.connection import Connection, Reply
-from seawall.store.contract import Charge, Slot
+from seawall.store.contract import Charge, Renewed, Slot
 from seawall.store.counters import MOST
 from seawall.store.endpoint import Access
 from seawall.store.nodes import MakePipe, Nodes, OfSentinels, OneNode
@@ -30,6 +32,8 @@ RENEW = scripts.load("renew")
 _TIME = command(b"TIME")
 _CLOCK = keys.POLICY_CURRENT
 """All workers go by the clock of the node that has this key."""
+_REMEMBERED = 30.0
+"""Seconds for which a number of workers is believed."""
 
 
 class RedisData:
@@ -51,6 +55,10 @@ class RedisData:
         self._owner_bulk = bulk(owner.encode())
         self._read = local_clock
         self._clock = Clock(time.time() - local_clock())
+        self._workers = _Workers()
+        self._lives: dict[str, bytes] = {}
+        """Pool to the life of its state that was known last; see admission.holders."""
+        self._told: Callable[[], None] = _nobody
         self._call_timeout = timeout
         self._rule = rule
         self._nodes = _nodes(address, self._make_pipe)
@@ -123,7 +131,8 @@ class RedisData:
         """See DataPath."""
         now, expires = self._lease(lease)
         place, named = _pool(pool)
-        payload = b"*10\r\n%b%b%b%b%b%b%b" % (
+        pipe, seen = self._pipe(place), self._lives.get(pool, b"")
+        payload = b"*14\r\n%b%b%b%b%b%b%b%b%b%b" % (
             ACQUIRE.call_head,
             named,
             bulk(_rid(rid)),
@@ -131,26 +140,54 @@ class RedisData:
             bulk(b"%d" % limit),
             now,
             expires,
+            bulk(pipe.run),
+            bulk(seen),
+            bulk(b"%d" % self._workers.most()),
         )
-        return self._pipe(place).call(payload, _slot, ACQUIRE)
+        return pipe.call(payload, partial(self._slot, pool), ACQUIRE)
 
     def release(self, pool: str, rid: str) -> None:
         """See DataPath."""
         place, named = _pool(pool)
-        payload = b"*7\r\n%b%b%b%b" % (RELEASE.call_head, named, bulk(_rid(rid)), self._owner_bulk)
+        payload = b"*8\r\n%b%b%b%b" % (RELEASE.call_head, named, bulk(_rid(rid)), self._owner_bulk)
         self._pipe(place).tell(payload, RELEASE)
 
-    def renew(self, pool: str, rids: Sequence[str], lease: float) -> Awaitable[int]:
+    def renew(self, pool: str, rids: Sequence[str], lease: float, asked: Sequence[str] = ()) -> Awaitable[Renewed]:
         """See DataPath."""
         now, expires = self._lease(lease)
         place, named = _pool(pool)
-        held = b"".join([bulk(_rid(rid)) for rid in rids])
-        payload = b"*%d\r\n%b%b%b%b%b%b" % (8 + len(rids), RENEW.call_head, named, self._owner_bulk, now, expires, held)
-        return self._pipe(place).call(payload, int, RENEW)
+        pipe = self._pipe(place)
+        head = [self._owner_bulk, now, expires, bulk(pipe.run), bulk(self._lives.get(pool, b""))]
+        head += [bulk(b"%d" % self._workers.most()), bulk(b"%d" % len(rids))]
+        all_of_it = b"".join([*head, *(bulk(_rid(rid)) for rid in (*rids, *asked))])
+        payload = b"*%d\r\n%b%b%b" % (13 + len(rids) + len(asked), RENEW.call_head, named, all_of_it)
+        return pipe.call(payload, partial(self._renewed, pool), RENEW)
+
+    def when_lost(self, told: Callable[[], None]) -> None:
+        """See DataPath."""
+        self._told = told
+
+    def _slot(self, pool: str, reply: list[Any]) -> Slot:
+        what, holders, *other = reply
+        if other:
+            seen, self._lives[pool] = self._lives.get(pool, b""), other[0]
+            if seen:
+                self._told()
+        elif what == ASSERT:
+            self._told()
+        return Slot(what == GRANTED, holders, what < 0)
+
+    def _renewed(self, pool: str, reply: list[Any]) -> Renewed:
+        holders, added, paused, self._lives[pool] = reply
+        return Renewed(holders, added, paused == 1)
 
     def _lease(self, lease: float) -> tuple[bytes, bytes]:
         now = int(self.now() * 1000)
         return bulk(b"%d" % now), bulk(b"%d" % (now + int(lease * 1000)))
+
+    def workers_alive(self, count: int) -> None:
+        """Take in how many workers reported lately: so many must renew before grants go on after a loss."""
+        self._workers.tell(count, self._read())
 
     async def measure(self) -> None:
         """Look at the node's clock. Raises StoreUnavailable."""
@@ -165,6 +202,7 @@ class RedisData:
         if pipe is self._pipe(_CLOCK):
             self._clock.reset()
             await self._measure(connection.call)
+        self._told()
 
 
 def _together(count: int, parts: Sequence[tuple[Sequence[int], Reply]]) -> Reply:
@@ -199,17 +237,35 @@ def _nodes(address: Address, make: MakePipe) -> Nodes:
     return OfSentinels(address, make) if address.form == "sentinel" else OneNode(address, make)
 
 
+class _Workers:
+    """How many workers are alive: the most that was told of late. A store that lost all knows none at first."""
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, int]] = deque()
+
+    def tell(self, count: int, now: float) -> None:
+        """Take in a count."""
+        while self._told and self._told[0][0] < now - _REMEMBERED:
+            self._told.popleft()
+        while self._told and self._told[-1][1] <= count:
+            self._told.pop()
+        self._told.append((now, count))
+
+    def most(self) -> int:
+        """Give the most of the last `_REMEMBERED` seconds, at least this worker."""
+        return max(1, self._told[0][1]) if self._told else 1
+
+
 @lru_cache(maxsize=1024)
 def _pool(pool: str) -> tuple[bytes, bytes]:
     """Give a key of a pool, by which its node is found, and the count of its keys and all of them as on the wire."""
     holders = keys.pool_holders(pool)
-    return holders, bulk(b"2") + bulk(holders) + bulk(keys.pool_owners(pool))
+    return holders, bulk(b"3") + bulk(holders) + bulk(keys.pool_owners(pool)) + bulk(keys.pool_life(pool))
 
 
 def _rid(rid: str) -> bytes:
     return rid.encode("utf-8", "surrogatepass")
 
 
-def _slot(reply: list[int]) -> Slot:
-    granted, holders = reply
-    return Slot(granted == 1, holders)
+def _nobody() -> None:
+    """Nobody has asked to be told."""

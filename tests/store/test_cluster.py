@@ -103,25 +103,25 @@ async def test_a_slot_that_moves_costs_no_call_and_no_count(cluster: Cluster, st
 
 
 async def test_a_slot_that_moved_is_followed_by_acquire_release_and_renew(cluster: Cluster, store: RedisStore) -> None:
-    pool = [keys.pool_holders("big"), keys.pool_owners("big")]
+    pool = [keys.pool_holders("big"), keys.pool_owners("big"), keys.pool_life("big")]
     await store.acquire("big", "r1", 2, 30)
     move = Move(cluster, pool[0])
     await move.begin()
     await move.carry(*pool)
-    assert await store.renew("big", ["r1"], 30) == 1
+    assert (await store.renew("big", ["r1"], 30)).holders == 1
     await move.end()
     store.release("big", "r1")
     taken = [store.acquire("big", f"n{n}", 2, 30) for n in range(3)]
     assert [(await slot).granted for slot in taken] == [True, True, False]
     await move.back(*pool)
-    assert await store.renew("big", [], 30) == 2
+    assert (await store.renew("big", [], 30)).holders == 2
 
 
 async def test_keys_on_their_way_are_waited_for_and_not_held_against_the_node(
     cluster: Cluster, store: RedisStore
 ) -> None:
     """TRYAGAIN: one key of a script is here, one is there."""
-    pool = [keys.pool_holders("big"), keys.pool_owners("big")]
+    pool = [keys.pool_holders("big"), keys.pool_owners("big"), keys.pool_life("big")]
     await store.acquire("big", "r1", 2, 30)
     move = Move(cluster, pool[0])
     await move.begin()
@@ -129,7 +129,7 @@ async def test_keys_on_their_way_are_waited_for_and_not_held_against_the_node(
     assert (await move.source.ask("EXISTS", *pool)).startswith(b"-TRYAGAIN")
     waiting = store.acquire("big", "r2", 2, 30)
     await asyncio.wait([asyncio.ensure_future(waiting)], timeout=0.1)
-    await move.carry(pool[1])
+    await move.carry(*pool[1:])
     assert await waiting == Slot(True, 2)
     await move.end()
     await move.back(*pool)
@@ -139,7 +139,7 @@ async def test_keys_that_stay_on_their_way_are_told_when_the_time_is_over(cluste
     quick = RedisStore(parse(cluster.url), owner="w", timeout=0.1)
     await cluster.flush()
     await quick.start()
-    pool = [keys.pool_holders("big"), keys.pool_owners("big")]
+    pool = [keys.pool_holders("big"), keys.pool_owners("big"), keys.pool_life("big")]
     await answered(lambda: quick.acquire("big", "r1", 9, 30))
     move = Move(cluster, pool[0])
     await move.begin()
@@ -149,7 +149,7 @@ async def test_keys_that_stay_on_their_way_are_told_when_the_time_is_over(cluste
             assert await failure(quick.acquire("big", f"r{n}", 9, 30)) == "replied TRYAGAIN"
         assert quick.healthy
     finally:
-        await move.carry(pool[1])
+        await move.carry(*pool[1:])
         await move.end()
         await move.back(*pool)
         await quick.close()

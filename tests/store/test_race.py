@@ -17,10 +17,15 @@ PROCESSES, TASKS = 4, 50
 
 
 @pytest.fixture(params=["unix", "cluster", "sentinel"])
-async def form(request: pytest.FixtureRequest) -> Form:
+def named(request: pytest.FixtureRequest) -> Form:
     form: Form = request.getfixturevalue(request.param)
-    await form.flush()
     return form
+
+
+@pytest.fixture
+async def form(named: Form) -> Form:
+    await named.flush()
+    return named
 
 
 async def contend(form: Form, *args: str) -> list[int]:
