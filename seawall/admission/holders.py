@@ -1,7 +1,8 @@
 """Who holds the slots of a pool: the executable definition; acquire.lua, release.lua and renew.lua are its twins.
 
-A store can lose holders: it restarts, is flushed, or a replica takes over that lagged. Then grants pause until every
-live worker has said what it holds, or one lease has passed; a *life* is the time between two such losses.
+A store can lose holders: it restarts, is flushed, a replica takes over that lagged, or it hangs for so long that leases
+end which nobody could renew. Then grants pause until every live worker has said what it holds, or one lease has passed; a
+*life* is the time between two such losses.
 
 Times are unix milliseconds; a lease that ends at `now` has ended.
 """
@@ -37,6 +38,8 @@ class _Life:
     need: int
     fresh: bool
     """Nobody knew of an earlier life."""
+    at: int
+    """When any worker renewed last."""
     asserted: set[str] = field(default_factory=set)
 
 
@@ -51,7 +54,6 @@ class Holders:
 
     def acquire(self, rid: str, asker: Asker, limit: int, now: int, expires: int) -> tuple[int, int, str]:
         """Take a slot: outcome, holders, and the life. A live rid is taken over, whatever the limit."""
-        self._drop(now)
         life = self._look(asker, now, expires)
         if rid not in self._held:
             if life.until > now:
@@ -77,7 +79,6 @@ class Holders:
         While grants are paused, what is known of this owner beside `rids` and those that it has `asked` for is dropped:
         it was given back when nobody could be told. Returns the holders after it, how many were unknown, whether grants are paused, and the life.
         """
-        self._drop(now)
         life, added = self._look(asker, now, expires), 0
         if life.until > now:
             named = {*rids, *asked}
@@ -88,6 +89,7 @@ class Holders:
             added += held is None
             if held is None or held[0] == asker.owner:
                 self._held[rid] = (asker.owner, expires)
+        life.at = now
         if paused := life.until > now:
             life.asserted.add(asker.owner)
             life.need = max(life.need, asker.workers)
@@ -100,14 +102,15 @@ class Holders:
         return sum(expires > now for _, expires in self._held.values())
 
     def _look(self, asker: Asker, now: int, expires: int) -> _Life:
+        ended = [rid for rid, (_, expires_at) in self._held.items() if expires_at <= now]
+        for rid in ended:
+            del self._held[rid]
         life = self._life
         unseen = life is not None and life.fresh and asker.seen not in {"", life.id}
-        if life is None or life.node != asker.node or unseen:
+        # Workers renew three times in a lease: a whole one without any renewal is an absence of the store.
+        absent = life is not None and bool(ended) and now - life.at > expires - now
+        if life is None or life.node != asker.node or unseen or absent:
             lost = life is not None or asker.seen != ""
             until = expires if lost else 0
-            life = self._life = _Life(f"{asker.node}:{now}", asker.node, until, asker.workers, not lost)
+            life = self._life = _Life(f"{asker.node}:{now}", asker.node, until, asker.workers, not lost, now)
         return life
-
-    def _drop(self, now: int) -> None:
-        for rid in [rid for rid, (_, expires) in self._held.items() if expires <= now]:
-            del self._held[rid]

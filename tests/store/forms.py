@@ -5,11 +5,13 @@ The binary has no TLS, so TLS ends in a proxy of ours before a plain node, as it
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from tests.certificates import authority, signed
 from tests.store.node import Valkey, free_port
@@ -17,7 +19,7 @@ from tests.store.node import Valkey, free_port
 ACL = (
     "~sw:* resetchannels -@all +auth +select +ping +info +time +evalsha +script|load +multi +exec "
     "+get +set +mget +del +exists +strlen +expire +pexpire +pttl "
-    "+hget +hset +hmget +hgetall +hkeys +hdel +hlen +hincrby "
+    "+hget +hset +hexists +hmget +hgetall +hkeys +hdel +hlen +hincrby "
     "+zadd +zrem +zcard +zscore +zcount +zrangebyscore +xadd +xread +xrevrange "
     "+cluster|slots +asking +command"
 )
@@ -85,22 +87,28 @@ class Secured(Form):
 
 
 class TlsProxy:
-    """Ends TLS and passes the bytes on; in a thread with a loop of its own, since each test has its own."""
+    """Ends TLS and passes the bytes on; in a thread with a loop of its own, since each test has its own.
 
-    def __init__(self, to: Path, folder: Path) -> None:
-        self.port = free_port()
+    With `mixed` it also lets in who speaks no TLS, as sentinels do to the nodes that they watch.
+    """
+
+    def __init__(self, to: Path, folder: Path, *, mixed: bool = False) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
+        self.port: int = self._listening.getsockname()[1]
         self._to = to
+        self._mixed = mixed
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(folder / "server", folder / "server.key")
         self._context.load_verify_locations(folder / "ca")
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        serving = asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
-        asyncio.run_coroutine_threadsafe(serving, self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._run, self._accept())
 
     def stop(self) -> None:
         async def end() -> None:
@@ -113,9 +121,32 @@ class TlsProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+        self._listening.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.CancelledError):
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self) -> None:
+        while True:
+            sock, _ = await self._loop.sock_accept(self._listening)
+            self._run(self._serve(sock))
+
+    async def _serve(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        context: ssl.SSLContext | None = self._context
+        with contextlib.suppress(OSError):
+            if self._mixed:
+                readable = asyncio.Event()
+                self._loop.add_reader(sock, readable.set)
+                await readable.wait()
+                self._loop.remove_reader(sock)
+                context = context if sock.recv(1, socket.MSG_PEEK) == b"\x16" else None
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
+            writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
             there, back = await asyncio.open_unix_connection(str(self._to))
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
 

@@ -11,7 +11,6 @@
 
 -- include pool
 
-drop_ended(ARGV[4])
 local id, paused = look(ARGV[6], ARGV[7], ARGV[4], ARGV[5], ARGV[8])
 local what, held = 1, redis.call('ZCARD', KEYS[1])
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then

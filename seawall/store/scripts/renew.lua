@@ -9,7 +9,6 @@
 
 -- include pool
 
-drop_ended(ARGV[2])
 local id, paused = look(ARGV[4], ARGV[5], ARGV[2], ARGV[3], ARGV[6])
 if paused then
   local named, known = {}, redis.call('HGETALL', KEYS[2])
@@ -34,6 +33,7 @@ for i = 8, 7 + tonumber(ARGV[7]) do
     redis.call('HSET', KEYS[2], ARGV[i], ARGV[1])
   end
 end
+redis.call('HSET', KEYS[3], 'at', ARGV[2])
 if paused then
   paused = asserted(ARGV[1], ARGV[6])
 end

@@ -83,3 +83,21 @@ def test_what_was_given_back_unheard_is_dropped_in_a_pause_and_only_then() -> No
         True,
     ]
     assert holders.release("theirs", "b")
+
+
+def test_leases_that_nobody_could_renew_are_a_loss_and_those_of_one_worker_are_not() -> None:
+    holders = Holders()
+    asker, other = Asker("a", "n", workers=2), Asker("b", "n", workers=2)
+    _, life = acquire(holders, asker, "r1")
+    holders.renew([], other, NOW + LEASE, NOW + 2 * LEASE)
+    assert acquire(holders, other, "r2", NOW + LEASE + 1)[0] == GRANTED, "the worker is gone, the store was there"
+    # Nobody renewed for more than a lease.
+    outcome, second = acquire(holders, other, "r3", NOW + 3 * LEASE)
+    assert (outcome, second != life) == (ASSERT, True)
+
+
+def test_a_pool_that_nobody_used_for_long_lost_nothing() -> None:
+    holders = Holders()
+    acquire(holders, Asker("a", "n"), "r1")
+    holders.release("r1", "a")
+    assert acquire(holders, Asker("a", "n"), "r2", NOW + 100 * LEASE)[0] == GRANTED
