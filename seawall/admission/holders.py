@@ -77,7 +77,8 @@ class Holders:
         """Prolong all of this owner's slots, adding those that are unknown.
 
         While grants are paused, what is known of this owner beside `rids` and those that it has `asked` for is dropped:
-        it was given back when nobody could be told. Returns the holders after it, how many were unknown, whether grants are paused, and the life.
+        it was given back when nobody could be told. Returns the holders after it, how many were unknown, whether grants
+        are paused, and the life.
         """
         life, added = self._look(asker, now, expires), 0
         if life.until > now:

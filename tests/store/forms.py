@@ -234,8 +234,11 @@ class Sentinel(Form):
 
 
 async def has(node: Valkey, text: str, *words: str) -> bool:
-    """Whether a reply holds a text."""
-    return text in await node.text(*words)
+    """Whether a reply holds a text; a node that changes its part cuts who asks, and is asked again."""
+    try:
+        return text in await node.text(*words)
+    except (OSError, EOFError):
+        return False
 
 
 async def until(true: Callable[[], Awaitable[bool]], within: float = 60) -> None:

@@ -8,7 +8,7 @@ from redis.crc import key_slot
 
 from seawall.store import keys, open_control
 from seawall.store.address import parse
-from seawall.store.contract import Charge, Slot, StoreUnavailable
+from seawall.store.contract import Charge, Renewed, Slot, StoreUnavailable
 from seawall.store.redis import RedisStore
 from tests.store.asking import answered, failure, until, works
 from tests.store.forms import Cluster
@@ -114,7 +114,7 @@ async def test_a_slot_that_moved_is_followed_by_acquire_release_and_renew(cluste
     taken = [store.acquire("big", f"n{n}", 2, 30) for n in range(3)]
     assert [(await slot).granted for slot in taken] == [True, True, False]
     await move.back(*pool)
-    assert (await store.renew("big", [], 30)).holders == 2
+    assert await store.renew("big", ["n0", "n1"], 30) == Renewed(2)
 
 
 async def test_keys_on_their_way_are_waited_for_and_not_held_against_the_node(

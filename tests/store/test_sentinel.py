@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seawall.store import keys
 from seawall.store.address import parse
 from seawall.store.contract import Charge, StoreUnavailable
 from seawall.store.redis import RedisStore
@@ -55,7 +56,7 @@ async def test_a_master_that_hung_and_comes_back_is_left(group: Sentinel, store:
     await until_node(lambda: has(old, "role:slave", "INFO", "replication"))
     counts = [await works(store) for _ in range(50)]
     assert counts == [[43 + n] for n in range(50)]
-    assert (await new.ask("HGET", "sw:{c:%s}" % b"fault".hex(), "600")) == b"$2"
+    assert (await new.ask("HGET", keys.counter(b"fault"), "600")) == b"$2"
 
 
 async def test_a_failover_on_command_is_followed(group: Sentinel, store: RedisStore) -> None:

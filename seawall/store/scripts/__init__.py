@@ -8,7 +8,6 @@ from importlib.resources import files
 
 from seawall.store.resp import bulk
 
-
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 
 

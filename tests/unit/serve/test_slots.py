@@ -347,7 +347,7 @@ async def test_a_store_that_pauses_is_told_and_the_local_share_decides() -> None
     store.renewals = [Renewed(2, 2, paused=True)]
     keeping = asyncio.get_running_loop().create_task(room.keep(list))
     async with asyncio.timeout(20):
-        while not store.renewals == []:
+        while store.renewals:
             await asyncio.sleep(0.01)
     assert store.asked[-1] == ("renew", "big", "r1", "r2", LEASE)
     assert await room.hold("big", "r3").acquire(8)
