@@ -12,7 +12,7 @@ from seawall.store.contract import Charge, Renewed, Slot, StoreUnavailable
 from seawall.store.redis import RedisStore
 from tests.store.asking import answered, failure, until, works
 from tests.store.forms import Cluster
-from tests.store.node import Valkey
+from tests.store.forms import until as until_node
 
 pytestmark = pytest.mark.store
 
@@ -53,10 +53,18 @@ class Move:
         reply = await self.source.ask("MIGRATE", "127.0.0.1", str(self.target.port), "", "0", "5000", "KEYS", *named)
         assert reply == b"+OK", reply
 
-    async def end(self, target: Valkey | None = None) -> None:
-        name = await (target or self.target).text("CLUSTER", "MYID")
+    async def end(self) -> None:
+        name = await self.target.text("CLUSTER", "MYID")
         for node in (self.target, self.source, *self.cluster.masters):
             assert await node.ask("CLUSTER", "SETSLOT", str(self.slot), "NODE", name) == b"+OK"
+        # The claim has a number that all must have heard of, before anyone makes another.
+        await until_node(self._agreed)
+
+    async def _agreed(self) -> bool:
+        seen = [await node.text("CLUSTER", "INFO") for node in self.cluster.masters]
+        epochs = {line for text in seen for line in text.splitlines() if "current_epoch" in line}
+        own = (await self.target.text("CLUSTER", "INFO")).partition("cluster_my_epoch:")[2].split()[0]
+        return epochs == {f"cluster_current_epoch:{own}"}
 
     async def back(self, *named: bytes) -> None:
         """Bring the slot home, for the tests that follow."""
