@@ -12,7 +12,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NotConnected
-from redis.exceptions import MovedError, RedisClusterException
+from redis.exceptions import MovedError, ReadOnlyError, RedisClusterException
 
 from seawall.store.address import Address
 from seawall.store.contract import StoreUnavailable
@@ -50,7 +50,7 @@ def node(endpoint: Endpoint, access: Access, timeout: float | None) -> redis.asy
         where, kind = {"path": endpoint.path}, UnixDomainSocketConnection
     elif access.tls is not None:
         kind = _TlsConnection
-    return redis.asyncio.Redis.from_pool(ConnectionPool(kind, **where, **_options(access, timeout)))
+    return _Node.from_pool(ConnectionPool(kind, **where, **_options(access, timeout)))
 
 
 def sentinel(address: Address, timeout: float) -> Sentinel:
@@ -58,6 +58,17 @@ def sentinel(address: Address, timeout: float) -> Sentinel:
     finder = Sentinel([])  # type: ignore[no-untyped-call]
     finder.sentinels = [node(endpoint, address.sentinel, timeout) for endpoint in address.nodes]
     return finder
+
+
+class _Node(redis.asyncio.Redis):
+    """Client of one node, which leaves a master that became a replica: its name may lead to the new one by now."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except ReadOnlyError:
+            await self.connection_pool.disconnect()
+            raise
 
 
 class _OfMaster(redis.asyncio.Redis):

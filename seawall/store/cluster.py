@@ -48,6 +48,7 @@ class ClusterNodes:
         self._pipes: dict[Endpoint, Pipe] = {}
         self._nowhere = make(_no_node, address.access, None, False)
         """Never started: what is sent there fails at once."""
+        self._nowhere.unused("the slot has no node")
         self._owners = [self._nowhere] * SLOTS
         self._old = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -171,7 +172,7 @@ class ClusterNodes:
                 loop.call_later(_AGAIN, connection.take, call)
             return True
         try:
-            slot, target = int(words[1]), _endpoint(words[2], pipe)
+            slot, target = int(words[1]), redirected(words[2], pipe.endpoint)
         except (IndexError, ValueError):
             return False
         to = self._pipe_to(target)
@@ -202,13 +203,13 @@ async def _no_node() -> Endpoint:
     raise StoreUnavailable("the slot has no node")
 
 
-def _endpoint(text: str, pipe: Pipe) -> Endpoint:
+def redirected(text: str, said_by: Endpoint | None) -> Endpoint:
     """Read `host:port` of a redirection; an empty host is that of the node which said it. Raises ValueError."""
     host, _, port = text.rpartition(":")
-    if host == "?" or not port.isdigit():
+    if not host and said_by is not None:
+        host = said_by.host
+    if host in {"", "?"} or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError("a node without an address")
-    if not host and pipe.endpoint is not None:
-        host = pipe.endpoint.host
     return Endpoint(host.strip("[]"), int(port))
 
 

@@ -85,6 +85,10 @@ class Pipe:
         self._reason = "closed"
         self._tried.set()
 
+    def unused(self, reason: str) -> None:
+        """Say why this one is never started: it stands for a node that there is not."""
+        self._reason = reason
+
     def leave(self, reason: str) -> None:
         """Give the connection up and make another: the node may be another one by now. What is pending fails."""
         if self._up is not None:

@@ -55,7 +55,7 @@ class RedisData:
         self._owner_bulk = bulk(owner.encode())
         self._read = local_clock
         self._clock = Clock(time.time() - local_clock())
-        self._workers = _Workers()
+        self._workers = Workers()
         self._lives: dict[str, bytes] = {}
         """Pool to the life of its state that was known last; see admission.holders."""
         self._told: Callable[[], None] = _nobody
@@ -237,7 +237,7 @@ def _nodes(address: Address, make: MakePipe) -> Nodes:
     return OfSentinels(address, make) if address.form == "sentinel" else OneNode(address, make)
 
 
-class _Workers:
+class Workers:
     """How many workers are alive: the most that was told of late. A store that lost all knows none at first."""
 
     def __init__(self) -> None:

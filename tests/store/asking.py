@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from seawall.store.contract import Charge, StoreUnavailable
-from seawall.store.redis_data import RedisData
+from seawall.store.contract import Charge, DataPath, StoreUnavailable
 
 T = TypeVar("T")
 HIT = [Charge(b"fault", 600, 60, 1)]
@@ -19,7 +18,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def works(store: RedisData, charges: list[Charge] = HIT) -> list[int]:
+async def works(store: DataPath, charges: list[Charge] = HIT) -> list[int]:
     """Ask until the store answers."""
     async with asyncio.timeout(60):
         while True:

@@ -1,10 +1,12 @@
 """Commands and workers over each form of Redis, as an operator starts them."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -47,8 +49,8 @@ def seawall(environ: dict[str, str], *words: str) -> str:
     return done.stdout
 
 
-async def test_push_serve_and_status(form: Form, tmp_path_factory: pytest.TempPathFactory) -> None:
-    await form.flush()
+def test_push_serve_and_status(form: Form, tmp_path_factory: pytest.TempPathFactory) -> None:
+    asyncio.run(form.flush())
     environ = environment(form, tmp_path_factory.mktemp("s"))
     assert "1" in seawall(environ, "policy", "push", str(POLICY))
     port = free_port()
@@ -59,7 +61,7 @@ async def test_push_serve_and_status(form: Form, tmp_path_factory: pytest.TempPa
         ends = time.monotonic() + 60
         while not ready or {w["state"] for w in ready["workers"].values()} != {"serving"}:
             assert time.monotonic() < ends and serving.poll() is None
-            time.sleep(0.1)
+            threading.Event().wait(0.1)
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
                     ready = json.load(answer)
