@@ -103,7 +103,7 @@ class ClusterNodes:
         for endpoint in dict.fromkeys([*known, *self._address.nodes]):
             try:
                 found = await self._ask(endpoint)
-            except (RedisError, OSError, ValueError, TypeError) as error:
+            except Exception as error:  # whatever a node says must not end looking; the reason shows it
                 if self._why:
                     self._why = f"no node tells the slots ({type(error).__name__})"
                 continue

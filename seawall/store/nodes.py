@@ -8,8 +8,6 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from redis.exceptions import RedisError
-
 from seawall.store import client
 from seawall.store.address import Address
 from seawall.store.contract import StoreUnavailable
@@ -49,10 +47,8 @@ class OneNode:
     one = True
 
     def __init__(self, address: Address, make: MakePipe):
-        endpoint = address.nodes[0]
-
         async def where() -> Endpoint:
-            return endpoint
+            return address.nodes[0]
 
         self._pipe = make(where, address.access, None, False)
 
@@ -75,14 +71,12 @@ class OneNode:
         return self._pipe.trouble
 
 
-class OfSentinels:
+class OfSentinels(OneNode):
     """The master that sentinels name.
 
     They are asked before each attempt to connect, and once in `POLL`: a master that was cut off from its sentinels goes
     on answering us until we hear that another was chosen.
     """
-
-    one = True
 
     def __init__(self, address: Address, make: MakePipe):
         self._name = address.master
@@ -92,7 +86,7 @@ class OfSentinels:
 
     async def start(self) -> None:
         """See Nodes."""
-        await self._pipe.start()
+        await super().start()
         self._watch = asyncio.get_running_loop().create_task(self._follow(), name="store sentinels")
 
     async def close(self) -> None:
@@ -100,24 +94,14 @@ class OfSentinels:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
-        await self._pipe.close()
+        await super().close()
         await self._finder.aclose()
-
-    def pipe(self, key: bytes) -> Pipe:
-        """See Nodes."""
-        del key
-        return self._pipe
-
-    @property
-    def trouble(self) -> str:
-        """See Nodes."""
-        return self._pipe.trouble
 
     async def _master(self) -> Endpoint:
         try:
             async with asyncio.timeout(_ASK * len(self._finder.sentinels)):
                 host, port = await self._finder.discover_master(self._name)
-        except (RedisError, OSError):
+        except Exception:  # whatever a sentinel says must not end looking
             raise StoreUnavailable("no sentinel names a master") from None
         return Endpoint(str(host), int(port))
 

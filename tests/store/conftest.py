@@ -92,6 +92,15 @@ def sentinel() -> Iterator[Form]:
 
 
 @pytest.fixture
+async def node() -> AsyncIterator[Valkey]:
+    """A node of a test's own, to be killed."""
+    node = Valkey(tcp=True)
+    await node.start()
+    yield node
+    node.remove()
+
+
+@pytest.fixture
 def shared_node(unix: Form) -> Valkey:
     return unix.nodes[0]
 

@@ -22,14 +22,6 @@ QUICK = 0.25
 
 
 @pytest.fixture
-async def node() -> AsyncIterator[Valkey]:
-    node = Valkey(tcp=True)
-    await node.start()
-    yield node
-    node.remove()
-
-
-@pytest.fixture
 async def opened(node: Valkey) -> AsyncIterator[Callable[[float], Awaitable[Store]]]:
     stores: list[Store] = []
 

@@ -19,14 +19,6 @@ pytestmark = pytest.mark.store
 LEASE = 3.0
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[Valkey]:
-    node = Valkey(tcp=True)
-    await node.start()
-    yield node
-    node.remove()
-
-
 class Worker:
     """What a worker has of slots."""
 
