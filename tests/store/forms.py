@@ -19,8 +19,8 @@ from tests.store.node import Valkey, free_port
 ACL = (
     "~sw:* resetchannels -@all +auth +select +ping +info +time +evalsha +script|load +multi +exec "
     "+get +set +mget +del +exists +strlen +expire +pexpire +pttl "
-    "+hget +hset +hexists +hmget +hgetall +hkeys +hdel +hlen +hincrby "
-    "+zadd +zrem +zcard +zscore +zcount +zrangebyscore +xadd +xread +xrevrange "
+    "+hget +hset +hexists +hmget +hgetall +hkeys +hdel +hlen +hincrby +hscan "
+    "+zadd +zrem +zcard +zscore +zcount +zrangebyscore +xadd +xread +xrange +xrevrange "
     "+cluster|slots +asking +command"
 )
 """What an ACL user of the store needs, and no more; docs/redis.md says the same."""

@@ -12,7 +12,7 @@ from seawall.store.contract import Charge, StoreUnavailable
 from seawall.store.redis import RedisStore
 from tests.store.asking import HIT, failure, until, works
 from tests.store.conftest import started
-from tests.store.forms import Cluster, Form, Secured, TlsProxy
+from tests.store.forms import ACL, Cluster, Form, Secured, TlsProxy
 from tests.store.node import Valkey
 
 pytestmark = [
@@ -75,6 +75,12 @@ async def test_without_a_client_certificate_nobody_gets_in(form: Secured) -> Non
 
 async def test_the_acl_is_what_lets_the_store_in(form: Secured) -> None:
     """The user of the suite may do no more than it says: other keys and other commands are refused."""
+    told = (
+        (Path(__file__).parents[2] / "docs" / "redis.md")
+        .read_text("utf-8")
+        .partition("ACL SETUSER gate on >PASSWORD ")[2]
+    )
+    assert told.partition("```")[0].split() == ACL.split()
     node = form.nodes[0]
     assert await node.ask("ACL", "DRYRUN", "gate", "SET", "sw:{policy}:inbox", "x") == b"+OK"
     for words in (("SET", "other", "x"), ("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*"), ("SCRIPT", "FLUSH")):
