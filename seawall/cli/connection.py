@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from seawall.cli.failure import Failure
 from seawall.cli.running import find
 from seawall.store import open_control as open_store_control
+from seawall.store.address import joined
 from seawall.store.contract import Control, StoreUnavailable
 
 
@@ -16,7 +17,7 @@ def store_url(given: str | None) -> str:
     if url:
         if url == "memory":
             raise Failure("the store 'memory' lives inside one worker: commands can't reach it")
-        return url
+        return joined(url, os.environ)
     running = find()
     if running is None:
         raise Failure("no store: start a gate with 'seawall up', or set SEAWALL_STORE=redis://host:port")

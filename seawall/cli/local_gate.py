@@ -30,6 +30,7 @@ from seawall.policy.compiled import Policy
 from seawall.serve.chores import write_dynamic
 from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.store import open_control
+from seawall.store.address import PARTS
 from seawall.store.contract import StoreUnavailable
 
 ENGINE_TIME = 20.0
@@ -166,7 +167,9 @@ class LocalGate:
 
     def _settings(self, redis_url: str, engines: list[str]) -> Settings:
         inherited = {
-            k: v for k, v in os.environ.items() if k not in {"SEAWALL_STORE", "SEAWALL_POLICY", "SEAWALL_HTTP"}
+            k: v
+            for k, v in os.environ.items()
+            if k not in {"SEAWALL_STORE", "SEAWALL_POLICY", "SEAWALL_HTTP"} and k not in PARTS
         }
         try:
             return from_environment(
@@ -244,6 +247,7 @@ def serve_environment(settings: Settings) -> dict[str, str]:
     """Environment of `seawall serve` for these settings."""
     return {
         **os.environ,
+        **dict.fromkeys(PARTS, ""),
         "SEAWALL_STORE": settings.store,
         "SEAWALL_POLICY": str(settings.policy_file),
         "SEAWALL_WORKERS": str(settings.workers),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from seawall.policy.document import Engine
 from seawall.policy.fields import parse_url
 from seawall.policy.notation import duration, size
-from seawall.store.address import parse
+from seawall.store.address import PARTS, joined, parse
 
 SERVICES = ("ext_authz", "ratelimit", "ext_proc")
 MAX_SOCKET_PATH = 100
@@ -33,6 +33,7 @@ class Settings:
     """All settings. Times are in seconds, sizes in bytes. `upstreams` is (url, kind) for a policy without engines."""
 
     store: str = "memory"
+    """URL; what SEAWALL_STORE_CA and its like say stands in its query."""
     store_timeout: float = 0.25
     policy_file: str | None = None
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -89,6 +90,7 @@ class Settings:
 
 VARIABLES = {
     "SEAWALL_STORE": "store",
+    **dict.fromkeys(PARTS, "store"),
     "SEAWALL_STORE_TIMEOUT": "store_timeout",
     "SEAWALL_POLICY": "policy_file",
     "SEAWALL_WORKERS": "workers",
@@ -133,11 +135,11 @@ def from_environment(environ: Mapping[str, str], **flags: Any) -> Settings:
     changes: dict[str, Any] = {}
     for variable, name in VARIABLES.items():
         text = environ.get(variable, "")
-        if text:
+        if text and variable not in PARTS:
             changes[name] = _parsed(variable, name, text, type(getattr(settings, name)))
     changes.update({name: value for name, value in flags.items() if value is not None})
     settings = replace(settings, **changes)
-    return _checked(settings)
+    return _checked(replace(settings, store=joined(settings.store, environ)))
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

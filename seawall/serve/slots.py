@@ -1,13 +1,20 @@
-"""Slots of one worker: taken from the store, prolonged together, and from the local share while the store is away."""
+"""Slots of one worker: taken from the store, prolonged together, and from the local share while the store is away.
+
+The same share is in force while the store pauses its grants: it may have lost holders, and asks all workers for theirs.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 from seawall.admission.fallback import LocalCap, cap_at_loss
-from seawall.store.contract import Store, StoreUnavailable
+from seawall.store.contract import Renewed, Store, StoreUnavailable
 from seawall.telemetry.metrics import Metrics
+
+_GAP = 0.1
+"""Seconds between two rounds of renewals, however often the store asks for them."""
 
 
 @dataclass(slots=True)
@@ -21,7 +28,7 @@ class _PoolHolders:
     total_seen: int | None = None
     limit: int = 0
     local: LocalCap | None = None
-    """In force while the store is away."""
+    """In force while the store is away, or pauses its grants."""
 
 
 class Hold:
@@ -69,6 +76,8 @@ class Slots:
         self._lease = lease
         self._workers_alive = workers_alive
         self._pools: dict[str, _PoolHolders] = {}
+        self._lost = asyncio.Event()
+        store.when_lost(self._lost.set)
 
     def hold(self, pool: str, rid: str) -> Hold:
         """Prepare a claim; nothing is asked yet."""
@@ -89,6 +98,11 @@ class Slots:
             # The store may have granted what it could not tell.
             self.withdraw(holders, rid)
             return False
+        if slot.paused:
+            granted = self._ask_locally(holders, rid, limit)
+            if granted:
+                self._lost.set()  # the store is there to be told of it
+            return granted
         holders.local = None
         holders.total_seen = slot.holders
         return slot.granted
@@ -124,20 +138,40 @@ class Slots:
         return [(name, len(holders.rids), holders.limit) for name, holders in self._pools.items()]
 
     async def keep(self, pools: Callable[[], Iterable[str]]) -> None:
-        """Prolong all leases, three times in a lease's life. Runs until cancelled.
+        """Prolong all leases, three times in a lease's life and at once when the store may have lost them.
 
-        `pools` names all pools in force: one that this worker holds nothing of is looked at too, so that its local share
-        is right when the store goes away.
+        Runs until cancelled. `pools` names all pools in force: one that this worker holds nothing of is looked at too, so
+        that its local share is right when the store goes away, and so that the store need not wait for this worker.
         """
         while True:
-            await asyncio.sleep(self._lease / 3)
-            for name in sorted({*self._pools, *pools()}):
-                holders = self._pools.setdefault(name, _PoolHolders(name))
+            await self._pause(self._lease / 3)
+            named = [self._pools.setdefault(name, _PoolHolders(name)) for name in sorted({*self._pools, *pools()})]
+            asked = [
+                (holders, self._store.renew(holders.name, list(holders.rids), self._lease, list(holders.asking)))
+                for holders in named
+            ]
+            for holders, answer in asked:
                 try:
-                    holders.total_seen = await self._store.renew(name, list(holders.rids), self._lease)
-                    holders.local = None
+                    self._renewed(holders, await answer)
                 except StoreUnavailable:
                     self._metrics.count("seawall_store_errors_total", "renew")
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the store may have lost holders, or so long; for a moment at least, whatever happens."""
+        await asyncio.sleep(_GAP)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds - _GAP):
+                await self._lost.wait()
+        self._lost.clear()
+
+    def _renewed(self, holders: _PoolHolders, renewed: Renewed) -> None:
+        over = min(renewed.added, renewed.holders - holders.limit) if holders.limit else 0
+        if over > 0:
+            # Each worker counts what its own holders put above the limit, so the sum over workers is the overshoot.
+            self._metrics.count("seawall_slots_overshoot_total", holders.name, n=over)
+        if not renewed.paused:
+            holders.total_seen = renewed.holders
+            holders.local = None
 
 
 def _add(counts: dict[str, int], rid: str) -> None:

@@ -10,7 +10,7 @@ from seawall.store.contract import Control, Store
 def open_store(url: str, *, owner: str, timeout: float = 0.25) -> Store:
     """Open the store of one worker, not yet connected: `await store.start()`.
 
-    `url` is `memory`, `redis://[user:password@]host[:port][/db]` or `unix:///path/to/socket[?db=N]`. `owner` names the
+    `url` is `memory` or one of Redis (`address.parse` reads it; docs/redis.md tells all forms). `owner` names the
     worker: slots belong to it. `timeout` in seconds is for each command of the data path. Raises ValueError for another
     URL, with what is allowed and without repeating it.
     """

@@ -7,7 +7,7 @@ is asked a few times a second and is made of coroutines.
 A store that can't be asked raises StoreUnavailable; it never answers "unknown" in the shape of a number.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -35,10 +35,23 @@ class Charge(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Answer to an acquire: whether the slot is held, and how many holders the pool has now, this one included."""
+    """Answer to an acquire: whether the slot is held, and how many holders the pool has now, this one included.
+
+    `paused`: the store may have lost holders and grants nothing until all live workers have renewed theirs, or a lease
+    has passed; `holders` are only those that it knows again.
+    """
 
     granted: bool
     holders: int
+    paused: bool = False
+
+
+class Renewed(NamedTuple):
+    """Answer to a renewal: holders of the pool after it, how many of the rids the store did not know, and `paused`."""
+
+    holders: int
+    added: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +139,8 @@ class DataPath(Protocol):
     def charge(self, charges: Sequence[Charge]) -> Awaitable[Sequence[int]]:
         """Add the hits of one call in one step; the counters after it, in order. Charged in full even when over.
 
+        On a cluster it is one step for each slot: where one fails the call fails, and what the others counted stays.
+
         A counter that stands twice counts twice, each answer after its own hits. A window is counted by its start: a
         late one (a clock that went back) never resets a newer one. Counts stop at 2^53 - 1.
         """
@@ -139,10 +154,18 @@ class DataPath(Protocol):
     def release(self, pool: str, rid: str) -> None:
         """Give a slot back, at most once for each rid and owner; without an answer: the lease covers a loss."""
 
-    def renew(self, pool: str, rids: Sequence[str], lease: float) -> Awaitable[int]:
-        """Prolong holders; an upsert, so that a store that lost them knows them again. Returns the pool's holders.
+    def renew(self, pool: str, rids: Sequence[str], lease: float, asked: Sequence[str] = ()) -> Awaitable[Renewed]:
+        """Prolong holders: all that this worker has of the pool, also when it has none.
 
-        A rid that lives under another owner was taken over and stays there.
+        An upsert, so that a store that lost them knows them again. A rid that lives under another owner was taken over
+        and stays there. `asked` are those whose acquire is not answered yet: a store that pauses its grants drops what
+        it has of this worker beside both.
+        """
+
+    def when_lost(self, told: Callable[[], None]) -> None:
+        """Call `told` whenever the store may have lost holders of this worker, or another connection leads to it.
+
+        It is answered by renewing all pools; called from the event loop, and must not raise.
         """
 
     def now(self) -> float:

@@ -61,6 +61,11 @@ def pool_owners(pool: str) -> bytes:
     return b"sw:{p:%b}:owners" % pool.encode("utf-8", "surrogatepass")
 
 
+def pool_life(pool: str) -> bytes:
+    """Hash: whether the store knows all holders of the pool; scripts/pool.lua tells its fields."""
+    return b"sw:{p:%b}:life" % pool.encode("utf-8", "surrogatepass")
+
+
 def counter(identity: bytes) -> bytes:
     """Hash: start of a window, unix seconds → hits counted in it."""
     return b"sw:{c:%b}" % identity.hex().encode()

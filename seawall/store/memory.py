@@ -5,8 +5,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from seawall.admission.holders import Holders
-from seawall.store.contract import Charge, Slot
+from seawall.admission.holders import ASSERT, GRANTED, Asker, Holders
+from seawall.store.contract import Charge, Renewed, Slot
 from seawall.store.memory_control import MemoryControl, Shared
 
 T = TypeVar("T")
@@ -18,6 +18,8 @@ class MemoryStore(MemoryControl):
     def __init__(self, *, owner: str, shared: Shared | None = None, clock: Callable[[], float] = time.time):
         super().__init__(shared=shared, clock=clock)
         self._owner = owner
+        self._lives: dict[str, str] = {}
+        self._told: Callable[[], None] = lambda: None
 
     @property
     def healthy(self) -> bool:
@@ -40,16 +42,25 @@ class MemoryStore(MemoryControl):
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
         """See DataPath."""
         now, expires = self._lease(lease)
-        return _answer(Slot(*self._pool(pool).acquire(rid, self._owner, limit, now, expires)))
+        what, holders, self._lives[pool] = self._pool(pool).acquire(rid, self._asker(pool), limit, now, expires)
+        if what == ASSERT:
+            self._told()
+        return _answer(Slot(what == GRANTED, holders, what < 0))
 
     def release(self, pool: str, rid: str) -> None:
         """See DataPath."""
         self._pool(pool).release(rid, self._owner)
 
-    def renew(self, pool: str, rids: Sequence[str], lease: float) -> Awaitable[int]:
+    def renew(self, pool: str, rids: Sequence[str], lease: float, asked: Sequence[str] = ()) -> Awaitable[Renewed]:
         """See DataPath."""
         now, expires = self._lease(lease)
-        return _answer(self._pool(pool).renew(rids, self._owner, now, expires))
+        answer = self._pool(pool).renew(rids, self._asker(pool), now, expires, asked)
+        holders, added, paused, self._lives[pool] = answer
+        return _answer(Renewed(holders, added, paused))
+
+    def when_lost(self, told: Callable[[], None]) -> None:
+        """See DataPath."""
+        self._told = told
 
     async def holders(self, pool: str) -> int:
         """See ControlPath."""
@@ -60,6 +71,9 @@ class MemoryStore(MemoryControl):
         if found is None:
             found = self._shared.pools[pool] = Holders()
         return found
+
+    def _asker(self, pool: str) -> Asker:
+        return Asker(self._owner, seen=self._lives.get(pool, ""))
 
     def _lease(self, lease: float) -> tuple[int, int]:
         now = int(self._clock() * 1000)

@@ -1,16 +1,13 @@
-"""The control path on one Redis node, by redis-py: inbox and worker reports; with policy versions and API keys."""
+"""The control path on Redis in any of its forms: inbox and worker reports; with policy versions and API keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
-from seawall.store import keys, scripts, versions
+from seawall.store import client, keys, scripts, versions
 from seawall.store.address import Address
 from seawall.store.contract import Conflict, Standing, StoreUnavailable, WorkerReport
 from seawall.store.redis_keys import RedisKeys
@@ -29,13 +26,13 @@ _reports = msgspec.json.Decoder(WorkerReport)
 
 
 class RedisControl(RedisVersions, RedisKeys):
-    """Control path on one node. `timeout` in seconds is for one command or script; beyond it, StoreUnavailable."""
+    """Control path. `timeout` in seconds is for one command or script; beyond it, StoreUnavailable."""
 
     def __init__(self, address: Address, *, timeout: float = 2.0):
         self._address = address
         self._timeout = timeout
-        self._client = _client(address, timeout)
-        self._waiter = _client(address, None)
+        self._client = client.control(address, timeout)
+        self._waiter = client.control(address, None)
         self._last_events: dict[bytes, bytes] = {}
         """By stream: the newest entry that `wait_change` has seen."""
         self._scripts = {
@@ -61,7 +58,7 @@ class RedisControl(RedisVersions, RedisKeys):
                 if any(last != _NEVER for last in self._last_events.values()):
                     return
             seen, block = dict(self._last_events), max(1, int(timeout * 1000))
-            found = await self._ask(lambda: self._waiter.xread(seen, block=block), self._timeout + timeout)  # type: ignore[arg-type]
+            found = await self._ask(lambda: self._waiter.xread(seen, block=block), self._timeout + timeout)
             self._last_events |= {stream: entries[-1][0] for stream, entries in found or ()}
         except StoreUnavailable:
             self._last_events = {}
@@ -173,21 +170,6 @@ class RedisControl(RedisVersions, RedisKeys):
                 return await ask()
         except (RedisError, OSError) as error:
             raise StoreUnavailable(_kind(error)) from None
-
-
-def _client(address: Address, timeout: float | None) -> redis.asyncio.Redis:
-    return redis.asyncio.Redis(
-        host=address.host,
-        port=address.port,
-        unix_socket_path=address.path or None,
-        db=address.db,
-        username=address.username or None,
-        password=address.password or None,
-        socket_timeout=timeout,
-        socket_connect_timeout=timeout or 2.0,
-        retry=Retry(NoBackoff(), 0),  # a write that may have run is not sent twice
-        protocol=2,
-    )
 
 
 def _kind(error: Exception) -> str:

@@ -49,6 +49,12 @@ METRICS: dict[str, Metric] = {
         Metric(
             "seawall_slots_local_total", _C, "Slots granted from the local share while the store was away.", ("pool",)
         ),
+        Metric(
+            "seawall_slots_overshoot_total",
+            _C,
+            "Slots above a pool's limit that the store learned of when workers told it what they hold.",
+            ("pool",),
+        ),
         Metric("seawall_limit_hits_total", _C, "Hits charged, by limit and outcome (ok, over).", ("limit", "outcome")),
         Metric("seawall_limit_local_total", _C, "Calls decided by store_loss.limits while the store was away."),
         Metric("seawall_store_up", _G, "1 while the worker's store answers.", ("worker",)),

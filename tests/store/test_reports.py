@@ -36,8 +36,8 @@ async def test_a_silent_worker_stops_counting(world: World) -> None:
 async def test_a_report_makes_room_of_silent_workers(world: World) -> None:
     old = await world.open("w1")
     await old.report(report("w1"))
-    if world.node is not None:
-        await world.node.ask("ZADD", "sw:{policy}:workers:seen", "1000", "w1")
+    if world.form is not None:
+        await world.form.ask("ZADD", "sw:{policy}:workers:seen", "1000", "w1")
     else:
         world.pass_time(31)
     assert (await old.report(report("w2"))).workers == 1
@@ -46,8 +46,8 @@ async def test_a_report_makes_room_of_silent_workers(world: World) -> None:
 async def test_a_report_of_another_shape_hides_no_other(world: World) -> None:
     store = await world.open()
     await store.report(report("w1"))
-    if world.node is None:
+    if world.form is None:
         return
     await store.report(report("w2"))
-    await world.node.ask("HSET", "sw:{policy}:workers", "w1", '{"worker":"w1"}')
+    await world.form.ask("HSET", "sw:{policy}:workers", "w1", '{"worker":"w1"}')
     assert list(await store.workers()) == [report("w2")]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seawall.store.contract import Slot, Store
+from seawall.store.contract import Renewed, Slot, Store
 from tests.store.conftest import World
 
 
@@ -31,7 +31,7 @@ async def test_a_live_rid_is_taken_over_and_never_added(world: World) -> None:
     first.release("big", "r1")
     assert await first.acquire("big", "r2", 1, 30) == Slot(False, 1)
     second.release("big", "r1")
-    assert await second.renew("big", [], 30) == 0
+    assert (await second.renew("big", [], 30)).holders == 0
 
 
 async def test_a_take_over_passes_a_limit_that_was_lowered(store: Store) -> None:
@@ -47,14 +47,15 @@ async def test_a_second_release_frees_nothing_more(store: Store) -> None:
     store.release("big", "r1")
     store.release("big", "r1")
     store.release("big", "never")
-    assert await store.renew("big", [], 30) == 1
+    assert (await store.renew("big", [], 30)).holders == 1
 
 
 async def test_a_lease_that_ran_out_frees_the_slot(world: World) -> None:
-    store = await world.open()
+    store, other = await world.open(), await world.open("worker-2")
     await store.acquire("big", "r1", 1, 30)
     world.pass_time(29)
     assert await store.acquire("big", "r2", 1, 30) == Slot(False, 1)
+    await other.renew("big", [], 30)
     world.pass_time(1.1)
     assert await store.holders("big") == 0
     assert await store.acquire("big", "r2", 1, 30) == Slot(True, 1)
@@ -64,28 +65,30 @@ async def test_a_renewed_slot_lives_on(world: World) -> None:
     store = await world.open()
     await store.acquire("big", "r1", 1, 30)
     world.pass_time(20)
-    assert await store.renew("big", ["r1"], 30) == 1
+    assert (await store.renew("big", ["r1"], 30)).holders == 1
     world.pass_time(20)
     assert await store.acquire("big", "r2", 1, 30) == Slot(False, 1)
 
 
 async def test_a_renewal_brings_back_what_the_store_lost(world: World) -> None:
-    store = await world.open()
+    store, other = await world.open(), await world.open("worker-2")
     await store.acquire("big", "r1", 1, 30)
-    world.pass_time(40)
+    world.pass_time(20)
+    await other.renew("big", [], 30)
+    world.pass_time(20)
     await store.acquire("big", "r2", 1, 30)
-    assert await store.renew("big", ["r1", "r2"], 30) == 2
+    assert await store.renew("big", ["r1", "r2"], 30) == Renewed(2, 1)
     store.release("big", "r1")
-    assert await store.renew("big", [], 30) == 1
+    assert (await store.renew("big", [], 30)).holders == 1
 
 
 async def test_a_renewal_does_not_take_back_a_slot_that_was_taken_over(world: World) -> None:
     first, second = await world.open("worker-1"), await world.open("worker-2")
     await first.acquire("big", "r1", 1, 30)
     await second.acquire("big", "r1", 1, 30)
-    assert await first.renew("big", ["r1"], 30) == 1
+    assert (await first.renew("big", ["r1"], 30)).holders == 1
     first.release("big", "r1")
-    assert await second.renew("big", ["r1"], 30) == 1
+    assert (await second.renew("big", ["r1"], 30)).holders == 1
 
 
 async def test_holders_are_counted(store: Store) -> None:
@@ -118,3 +121,15 @@ async def test_who_stops_waiting_gives_the_slot_back_by_release(store: Store) ->
 async def test_the_clocks_of_owners_agree(world: World) -> None:
     first, second = await world.open("worker-1"), await world.open("worker-2")
     assert abs(first.now() - second.now()) < 1
+
+
+async def test_leases_that_ended_while_nobody_could_renew_pause_the_grants(world: World) -> None:
+    """The store hung for longer than a lease: it must not give away what workers hold."""
+    first, second = await world.open("worker-1"), await world.open("worker-2")
+    for store in (first, second):
+        await store.acquire("big", store.now().hex(), 2, 30)
+    world.pass_time(40)
+    assert (await first.acquire("big", "r3", 2, 30)).paused
+    assert (await first.renew("big", ["r1"], 30)).added == 1
+    world.pass_time(30)
+    assert not (await first.renew("big", ["r1"], 30)).paused, "a lease is over"

@@ -1,11 +1,14 @@
 """Lua scripts, one atomic operation a file; each file's head tells KEYS, ARGV and what it returns."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from seawall.store.resp import bulk
+
+_INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class Script:
 
 
 def load(name: str) -> Script:
-    """Read `<name>.lua` from this package. Raises FileNotFoundError."""
-    text = files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+    """Read `<name>.lua` from this package; a line `-- include OTHER` stands for OTHER.lua. Raises FileNotFoundError."""
+    text = _INCLUDE.sub(lambda found: _read(found[1]), _read(name))
     raw = text.encode()
     sha = hashlib.sha1(raw, usedforsecurity=False).hexdigest().encode()
     return Script(
@@ -36,3 +39,7 @@ def load(name: str) -> Script:
         call_head=b"$7\r\nEVALSHA\r\n" + bulk(sha),
         load=b"*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n" + bulk(raw),
     )
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(f"{name}.lua").read_text("utf-8")

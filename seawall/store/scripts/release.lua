@@ -1,6 +1,6 @@
 -- Give a slot back.
 --
--- KEYS  1 holders (sorted set: rid → end of lease), 2 owners (hash: rid → worker)
+-- KEYS  as in pool.lua
 -- ARGV  1 rid, 2 owner
 -- Returns 1 when the slot was this owner's, else 0: a slot that another worker took over stays.
 -- Twin: seawall/admission/holders.py.

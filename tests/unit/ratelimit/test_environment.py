@@ -5,6 +5,7 @@ import pytest
 from ratelimit.environment import flags
 from seawall.serve.settings import SettingError, from_environment
 from seawall.store.address import parse
+from seawall.store.endpoint import Access, Login, Tls
 
 ROOT = {"RUNTIME_ROOT": "/data"}
 ADDRESSES = {
@@ -71,12 +72,35 @@ def test_false(text: str) -> None:
         ({"REDIS_URL": "h:6379", "REDIS_SOCKET_TYPE": "tcp"}, "redis://h:6379/0"),
         ({"REDIS_URL": "redis://h:6379/2"}, "redis://h:6379/2"),
         ({"REDIS_URL": "h:6379", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "pw"}, "redis://h:6379/0"),
+        ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "REDIS_TLS": "true"}, "rediss://h:1/0"),
+        ({"REDIS_URL": "redis://h:1", "REDIS_TLS": "1"}, "rediss://h:1/0"),
+        ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_AUTH": "pw"}, "redis+cluster://a:1,b:2"),
+        ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster", "REDIS_TLS": "t"}, "rediss+cluster://a:1,b:2"),
+        ({"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "SENTINEL"}, "redis+sentinel://a:1,b:2/main/0"),
     ],
 )
 def test_store(environ: dict[str, str], store: str) -> None:
     """REDIS_URL is the store, a socket's path unless the type is tcp."""
     address = parse(flags(environ)["store"])
-    assert address.path == store.removeprefix("unix://") if store.startswith("unix") else str(address) == store
+    assert str(address) == store
+
+
+def test_store_with_everything() -> None:
+    """TLS, verification without the host's name, and the sentinels' own password reach the address."""
+    environ = {
+        "REDIS_TYPE": "SENTINEL",
+        "REDIS_URL": "main,a:1",
+        "REDIS_AUTH": "ann:p&w",
+        "REDIS_SENTINEL_AUTH": "s:p=w",
+        "REDIS_TLS": "true",
+        "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "true",
+    }
+    address = parse(flags(environ)["store"])
+    assert address.access == Access(Login("ann", "p&w"), Tls(verify="chain"))
+    assert address.sentinel == Access(Login("s", "p=w"), Tls(verify="chain"))
+    for file in ("CACERT", "CLIENT_CERT"):
+        with pytest.raises(ValueError, match=r"/no/such"):
+            parse(flags({**environ, f"REDIS_TLS_{file}": "/no/such"})["store"])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +119,8 @@ def test_store(environ: dict[str, str], store: str) -> None:
 def test_auth(auth: str, user: str, password: str, where: dict[str, str]) -> None:
     """REDIS_AUTH is a password or `user:password`, cut at the first colon, whatever it holds."""
     address = parse(flags({**where, "REDIS_AUTH": auth})["store"])
-    assert (address.username, address.password) == (user, password)
+    login = address.access.login
+    assert (login.username, login.password) == (user, password)
 
 
 def test_our_own_store_wins() -> None:
@@ -120,6 +145,12 @@ def test_our_own_store_wins() -> None:
         ({"GRPC_PORT": "1", "DEBUG_PORT": "http"}, "DEBUG_PORT"),
         ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "udp", "REDIS_AUTH": "hunter2"}, "REDIS_SOCKET_TYPE"),
         ({"REDIS_URL": "hunter2@h:1"}, "REDIS_URL"),
+        ({"REDIS_URL": "h:1", "REDIS_TYPE": "SHARDED"}, "REDIS_TYPE"),
+        ({"REDIS_URL": "h:1", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "unix"}, "REDIS_SOCKET_TYPE"),
+        ({"REDIS_URL": "hunter2@h:1", "REDIS_TYPE": "CLUSTER"}, "REDIS_URL"),
+        ({"REDIS_URL": "main", "REDIS_TYPE": "SENTINEL"}, "REDIS_URL"),
+        ({"REDIS_URL": "main,hunter2@h:1", "REDIS_TYPE": "SENTINEL"}, "REDIS_URL"),
+        ({"REDIS_URL": "h:1", "REDIS_TLS": "yes"}, "REDIS_TLS"),
     ],
 )
 def test_bad_value(environ: dict[str, str], variable: str) -> None:

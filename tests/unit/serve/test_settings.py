@@ -15,6 +15,8 @@ from seawall.serve.settings import (
     from_environment,
     host_port,
 )
+from seawall.store.address import PARTS, parse
+from seawall.store.endpoint import Access, Login, Tls
 
 REDIS = {"SEAWALL_STORE": "redis://h:6379/0"}
 KEY = "ab" * 32
@@ -66,7 +68,7 @@ def test_every_variable_is_tried() -> None:
     """No variable is without a case above, or without a setting."""
     tried = {mark.args[1][i][0] for mark in test_variable.pytestmark for i in range(len(mark.args[1]))}
     together = {"SEAWALL_TLS_CERT", "SEAWALL_TLS_KEY", "SEAWALL_TLS_CLIENT_CA"}
-    assert tried | together == set(VARIABLES)
+    assert tried | together | set(PARTS) == set(VARIABLES)
     assert set(VARIABLES.values()) <= {field.name for field in fields(Settings)}
 
 
@@ -88,7 +90,9 @@ def test_flags_win() -> None:
             "SEAWALL_STORE",
             [
                 "redis",
-                "rediss://u:hunter2@h",
+                "rediss://u:hunter2@h?ca=/no/such/file",
+                "redis+sentinel://u:hunter2@h",
+                "redis+cluster://u:hunter2@h/1",
                 "memcached://h",
                 "h:6379",
                 "redis://u:hunter2@h:x",
@@ -201,6 +205,23 @@ def test_engine_kinds() -> None:
 def test_host_port(text: str, pair: tuple[str, int]) -> None:
     """An address is a host and a port."""
     assert host_port("X", text) == pair
+
+
+def test_parts_of_the_store() -> None:
+    """What the variables beside SEAWALL_STORE say becomes part of its URL; `memory` ignores them."""
+    environ = {variable: "x" for variable in PARTS if "TLS" not in variable and "VERIFY" not in variable}
+    del environ["SEAWALL_STORE_PASSWORD_FILE"], environ["SEAWALL_STORE_SENTINEL_PASSWORD_FILE"]
+    files = {"SEAWALL_STORE_CA", "SEAWALL_STORE_CERT", "SEAWALL_STORE_KEY"}
+    environ = {k: v for k, v in environ.items() if k not in files}
+    told = from_environment({"SEAWALL_STORE": "rediss+sentinel://h/main", **environ, "SEAWALL_STORE_VERIFY": "chain"})
+    access, sentinel = parse(told.store).access, parse(told.store).sentinel
+    assert access == Access(Login("x", "x"), Tls(server_name="x", verify="chain"))
+    assert sentinel == Access(Login("x", "x"), Tls(server_name="x", verify="chain"))
+    assert from_environment({**REDIS, "SEAWALL_STORE_PASSWORD_FILE": "/x"}).store.endswith("?password_file=%2Fx")
+    assert from_environment({**environ}).store == "memory"
+    for variable in files | {"SEAWALL_STORE_SENTINEL_USER"}:
+        with pytest.raises(SettingError, match=r"SEAWALL_STORE: store redis://: unknown parameter"):
+            from_environment({**REDIS, variable: "x"})
 
 
 TLS = {"SEAWALL_LISTEN": "h:1", "SEAWALL_TLS_CERT": "c.pem", "SEAWALL_TLS_KEY": "k.pem"}

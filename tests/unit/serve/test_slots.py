@@ -1,12 +1,13 @@
 """Slots of one worker, over a store whose answers are given by hand."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from seawall.serve.slots import Hold, Slots
-from seawall.store.contract import Slot, StoreUnavailable
+from seawall.store.contract import Renewed, Slot, StoreUnavailable
 from seawall.telemetry.metrics import Metrics
 
 LEASE = 9.0
@@ -19,7 +20,8 @@ class FakeStore:
         self.answers = list(answers)
         self.asked: list[tuple[Any, ...]] = []
         self.open: list[asyncio.Future[Slot]] = []
-        self.renewals: list[int | Exception] = []
+        self.renewals: list[int | Renewed | Exception] = []
+        self.lost: Callable[[], None] = lambda: None
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> asyncio.Future[Slot]:
         self.asked.append(("acquire", pool, rid, limit, lease))
@@ -37,15 +39,18 @@ class FakeStore:
     def release(self, pool: str, rid: str) -> None:
         self.asked.append(("release", pool, rid))
 
-    def renew(self, pool: str, rids: list[str], lease: float) -> asyncio.Future[int]:
-        self.asked.append(("renew", pool, *rids, lease))
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def renew(self, pool: str, rids: list[str], lease: float, asked: list[str]) -> asyncio.Future[Renewed]:
+        self.asked.append(("renew", pool, *rids, *(f"?{rid}" for rid in asked), lease))
+        future: asyncio.Future[Renewed] = asyncio.get_running_loop().create_future()
         answer = self.renewals.pop(0)
         if isinstance(answer, Exception):
             future.set_exception(answer)
         else:
-            future.set_result(answer)
+            future.set_result(answer if isinstance(answer, Renewed) else Renewed(answer))
         return future
+
+    def when_lost(self, told: Callable[[], None]) -> None:
+        self.lost = told
 
     @property
     def released(self) -> list[str]:
@@ -289,7 +294,7 @@ async def kept(room: Slots, rounds: int, monkeypatch: pytest.MonkeyPatch) -> lis
         if len(pauses) > rounds:
             raise Over
 
-    monkeypatch.setattr(asyncio, "sleep", pause)
+    monkeypatch.setattr(room, "_pause", pause)
     with pytest.raises(Over):
         await room.keep(lambda: ["big", "idle"])
     monkeypatch.undo()
@@ -313,7 +318,7 @@ async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
     store.renewals = [5, 0, 0, 6, 0, 0]
     assert await kept(room, 2, monkeypatch) == [LEASE / 3] * 3
     looks = [("renew", "idle", LEASE), ("renew", "small", LEASE)]
-    assert store.asked == [("renew", "big", "granted", "other", LEASE), *looks] * 2
+    assert store.asked == [("renew", "big", "granted", "other", "?asking", LEASE), *looks] * 2
     await left(asking, task)
 
 
@@ -330,3 +335,65 @@ async def test_renewal_without_the_store(monkeypatch: pytest.MonkeyPatch) -> Non
     # The store lost one of the two that are held here: these count, 2 + (3 - 2) // 1.
     assert await room.hold("big", "r3").acquire(3)
     assert not await room.hold("big", "r4").acquire(3)
+
+
+async def test_a_store_that_pauses_is_told_and_the_local_share_decides() -> None:
+    """Grants are paused: what was seen before the loss is the base of the share, and each grant is told to the store."""
+    store = FakeStore(Slot(True, 4), Slot(False, 0, paused=True), Slot(False, 0, paused=True), Slot(True, 1))
+    room = slots(store, workers=2)
+    assert await room.hold("big", "r1").acquire(8)
+    assert await room.hold("big", "r2").acquire(8)  # 1 + (8 - 4) // 2 = 3
+    assert counters(room)["seawall_slots_local_total big"] == 1
+    store.renewals = [Renewed(2, 2, paused=True)]
+    keeping = asyncio.get_running_loop().create_task(room.keep(list))
+    async with asyncio.timeout(20):
+        while store.renewals:
+            await asyncio.sleep(0.01)
+    assert store.asked[-1] == ("renew", "big", "r1", "r2", LEASE)
+    assert await room.hold("big", "r3").acquire(8)
+    assert "seawall_slots_overshoot_total big" not in counters(room)
+    # The store decides again: the next loss is reckoned from what it says, not from what it knew while it paused.
+    assert await room.hold("big", "r4").acquire(8)
+    assert counters(room)["seawall_slots_local_total big"] == 2
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_a_loss_is_answered_at_once() -> None:
+    """Not at the next renewal: all that is held is told to the store, in one round."""
+    store = FakeStore(Slot(True, 1), Slot(True, 1))
+    room = slots(store)
+    assert await room.hold("big", "r1").acquire(4)
+    assert await room.hold("small", "r1").acquire(4)
+    store.asked.clear()
+    store.renewals = [1, 1, 0]
+    keeping = asyncio.get_running_loop().create_task(room.keep(lambda: ["idle"]))
+    store.lost()
+    async with asyncio.timeout(LEASE / 3):
+        while store.renewals:
+            await asyncio.sleep(0.01)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    renewals = [("renew", "big", "r1", LEASE), ("renew", "idle", LEASE), ("renew", "small", "r1", LEASE)]
+    assert store.asked == renewals
+
+
+@pytest.mark.parametrize(
+    ("renewed", "over"),
+    [
+        (Renewed(4, 2), 0),
+        (Renewed(6, 0), 0),  # a limit that was lowered
+        (Renewed(6, 1), 1),
+        (Renewed(6, 3), 2),
+        (Renewed(6, 3, paused=True), 2),
+    ],
+)
+async def test_overshoot_is_what_was_unknown_and_above_the_limit(
+    renewed: Renewed, over: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FakeStore(Slot(True, 1))
+    room = slots(store)
+    assert await room.hold("big", "r1").acquire(4)
+    store.renewals = [renewed, 0]
+    await kept(room, 1, monkeypatch)
+    assert counters(room).get("seawall_slots_overshoot_total big", 0) == over
