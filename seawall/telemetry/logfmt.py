@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 LEVELS = ("debug", "info", "warn", "error")
 QUEUE = 20_000
 """Lines kept for a slow reader; more are dropped and counted."""
+GATHER = 0.02
+"""Seconds in which lines gather before they are written: to wake the writer for each of them costs as much as the line."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%,\-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -47,7 +49,9 @@ class Log:
         self._clock = clock
         self._lines: deque[str] = deque()
         self._wake = threading.Event()
-        self._closing = False
+        self._awake = False
+        """The writer will look at the lines again."""
+        self._closing = threading.Event()
         self.dropped = 0
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
@@ -60,18 +64,22 @@ class Log:
             self.dropped += 1
             return
         self._lines.append(line(self._clock(), level, msg, **fields))
-        self._wake.set()
+        if not self._awake:
+            self._awake = True
+            self._wake.set()
 
     def close(self) -> None:
         """Write what is queued; gives up after a second with a reader that doesn't read."""
-        self._closing = True
+        self._closing.set()
         self._wake.set()
         self._thread.join(1.0)
 
     def _write(self) -> None:
         while True:
             self._wake.wait()
+            self._closing.wait(GATHER)
             self._wake.clear()
+            self._awake = False
             lines = [self._lines.popleft() for _ in range(len(self._lines))]
             if lines:
                 data = memoryview(("\n".join(lines) + "\n").encode("utf-8", "replace"))
@@ -80,9 +88,9 @@ class Log:
                         data = data[self._write_some(data) :]
                 except OSError:
                     self.dropped += len(lines)
-            elif self._closing:
+            elif self._closing.is_set():
                 return
-            if self._closing:
+            if self._closing.is_set():
                 self._wake.set()
 
     def _write_some(self, data: memoryview) -> int:
