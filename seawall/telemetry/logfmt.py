@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 LEVELS = ("debug", "info", "warn", "error")
 QUEUE = 20_000
@@ -19,21 +20,29 @@ GATHER = 0.02
 """Seconds in which lines gather before they are written: to wake the writer for each of them costs as much as the line."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%,\-]+")
+_ALL_PLAIN = re.compile(r"[A-Za-z0-9_.:/+@%,\-\n]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def line(ts: float, level: str, msg: str, **fields: object) -> str:
     """Format one line; `ts` is unix seconds. Fields that are None or "" are left out."""
-    when = datetime.fromtimestamp(ts, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    parts = [f"ts={when}", f"level={level}", f"msg={_text(msg)}"]
-    parts += [f"{name}={_text(value)}" for name, value in fields.items() if value is not None and value != ""]
-    return " ".join(parts)
+    names = [name for name, value in fields.items() if value is not None and value != ""]
+    values = [f"{value:.3f}" if isinstance(value := fields[name], float) else str(value) for name in names]
+    # One look for all of them: nearly every line is plain.
+    joined = "\n".join(values)
+    if not _ALL_PLAIN.fullmatch(joined) or joined.count("\n") != len(values) - 1:
+        values = [_text(value) for value in values]
+    told = " ".join(map("=".join, zip(names, values, strict=True)))
+    head = f"ts={_second(int(ts // 1))}{int(ts % 1 * 1000):03d}Z level={level} msg={_text(msg)}"
+    return f"{head} {told}" if told else head
 
 
-def _text(value: object) -> str:
-    if type(value) is int:
-        return str(value)
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+@lru_cache(maxsize=2)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+
+
+def _text(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     escaped = "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
