@@ -1,12 +1,14 @@
 """The prefilter's order: user agent, size of the headers, path, key. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from seawall.caller.keys import NONE_ISSUED, Caller, Issued
 from seawall.decision import Reason, Refusal
 from seawall.llm.protocols import endpoint_of
 from seawall.mesh.names import CONTROL_PREFIX, PRIORITY_HEADER
-from seawall.policy.compiled import Policy
+from seawall.policy.compiled import Policy, Profile
+from seawall.policy.route import OWN
 
 
 def decide(
@@ -17,11 +19,13 @@ def decide(
     size: int,
     now: float,
     issued: Issued = NONE_ISSUED,
+    route: Profile = OWN,
 ) -> Caller | Refusal:
     """Decide about a request by its headers.
 
     `size` is an upper bound of the headers' bytes (the whole message's), so that they are added up only when it matters;
-    `now` is unix seconds; `issued` are the keys of the store.
+    `now` is unix seconds; `issued` are the keys of the store; `route` is what the request's route has in place of the
+    policy's own.
     """
     prefilter = policy.prefilter
     if prefilter.agents.denied(headers.get("user-agent")):
@@ -32,9 +36,12 @@ def decide(
             f"The request's headers are larger than {prefilter.headers_max} bytes; the largest is '{too_large}'.",
             too_large,
         )
-    if prefilter.unknown_paths == "deny" and endpoint_of(path) is None:
+    if (route.unknown_paths or prefilter.unknown_paths) == "deny" and endpoint_of(path) is None:
         return Refusal(Reason.UNKNOWN_PATH, "There is no such path here.")
-    return policy.callers.identify(headers, now, issued)
+    caller = policy.callers.identify(headers, now, issued)
+    if route.class_ is not None and isinstance(caller, Caller):
+        return replace(caller, class_=route.class_)
+    return caller
 
 
 def _largest_header(headers: Mapping[str, str], allowed: int) -> str | None:

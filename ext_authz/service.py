@@ -10,6 +10,7 @@ from seawall.llm.errors import answer
 from seawall.llm.protocols import family_of
 from seawall.rpc.contract import Call, RpcError, RpcService, Status
 from seawall.serve.gate import Gate
+from seawall.serve.routes import Routes
 
 
 class Service:
@@ -17,6 +18,7 @@ class Service:
 
     def __init__(self, gate: Gate):
         self._gate = gate
+        self._routes = Routes("ext_authz", gate.settings.max_body, gate.metrics, gate.log)
 
     def check(self, data: bytes, _: Call) -> bytes:
         """Answer one call.
@@ -42,6 +44,7 @@ class Service:
             size=len(data),
             now=time.time(),
             issued=policies.keys.issued,
+            route=self._routes.of(version.policy, request.extensions.items()),
         )
         if isinstance(decision, Refusal):
             self._refused(decision, started)

@@ -16,20 +16,25 @@ _PERMISSION_DENIED = 7
 
 
 class Check(NamedTuple):
-    """One request as ext_authz sees it. `headers` has lower-case names; repeated ones are joined by commas."""
+    """One request as ext_authz sees it.
+
+    `headers` has lower-case names; repeated ones are joined by commas. `extensions` is what the route says.
+    """
 
     method: str
     path: str
     headers: Mapping[str, str]
+    extensions: Mapping[str, str]
 
 
 def decode(data: bytes) -> Check:
     """Read a CheckRequest; raises ValueError for bytes that are none."""
     try:
-        http = ext_authz_pb2.CheckRequest.FromString(data).attributes.request.http
+        attributes = ext_authz_pb2.CheckRequest.FromString(data).attributes
     except DecodeError:
         raise ValueError("not a CheckRequest") from None
-    return Check(http.method, http.path, http.headers)
+    http = attributes.request.http
+    return Check(http.method, http.path, http.headers, attributes.context_extensions)
 
 
 def allow(metadata: Mapping[str, str], remove: list[str]) -> bytes:

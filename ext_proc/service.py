@@ -1,7 +1,7 @@
 """The sequence of one Process stream: messages to the exchange, its commands to Envoy and to the slots."""
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from ext_proc import events as ev
 from ext_proc import wire
@@ -9,19 +9,24 @@ from ext_proc.stream import Exchange
 from seawall.decision import Reason
 from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Sender, Status
 from seawall.serve.gate import Gate
+from seawall.serve.routes import Routes
 from seawall.serve.slots import Hold
 
 
 class Stream:
     """One request. Refused opening or a raised error makes Envoy answer 503 (`failure_mode_allow: false`)."""
 
-    def __init__(self, gate: Gate, sender: Sender, exchange: Exchange, label: str, on_closed: "Service"):
+    def __init__(
+        self, gate: Gate, sender: Sender, exchange: Exchange, label: str, on_closed: "Service", said: Mapping[str, str]
+    ):
         self._gate = gate
         self._sender = sender
         self._exchange = exchange
         self._label = label
         """Of the version that it is decided by."""
         self._service = on_closed
+        self._said = said
+        """Metadata of the call, in which the route says what it has to say."""
         self._hold: Hold | None = None
 
     def message(self, data: bytes) -> Awaitable[None] | None:
@@ -36,6 +41,7 @@ class Stream:
                 commands = exchange.response_body(event)
             case ev.RequestHeaders():
                 self._take_version(event)
+                exchange.route = self._service.routes.of(exchange.policy, self._said.items())
                 commands = exchange.request_headers(event)
             case ev.RequestBody():
                 commands = exchange.request_body(event)
@@ -87,16 +93,17 @@ class Service:
     def __init__(self, gate: Gate):
         self._gate = gate
         self.open_streams = 0
+        self.routes = Routes("ext_proc", gate.settings.max_body, gate.metrics, gate.log)
         gate.metrics.gauges(lambda: [("seawall_streams", (), float(self.open_streams))])
 
-    def process(self, _: Call, sender: Sender) -> Stream:
+    def process(self, call: Call, sender: Sender) -> Stream:
         """Open a stream; the request keeps the policy that its headers name, else the one that is in force now."""
         version = self._gate.policies.named("")
         if version is None:
             raise RpcError(Status.UNAVAILABLE, "no policy yet")
         self.open_streams += 1
         exchange = Exchange(version.policy, time.monotonic())
-        return Stream(self._gate, sender, exchange, version.label, self)
+        return Stream(self._gate, sender, exchange, version.label, self, call.metadata)
 
     def finished(self, record: ev.Record, policy: str) -> None:
         """Count and log one request."""

@@ -14,11 +14,10 @@ from seawall.llm.errors import answer
 from seawall.llm.protocols import Endpoint, Family, endpoint_of, family_of
 from seawall.llm.request import LlmRequest, read_request
 from seawall.llm.usage import UsageReader
-from seawall.mesh.names import POOL_HEADER
-from seawall.policy.compiled import Policy, Variant
+from seawall.mesh.names import CLASS_HEADER, POOL_HEADER, TENANT_HEADER
+from seawall.policy.compiled import Policy, Profile, Variant
+from seawall.policy.route import OWN
 
-TENANT_HEADER = "x-seawall-tenant"
-CLASS_HEADER = "x-seawall-class"
 RETRY_AFTER_FULL = 1.0
 """Seconds after which a client may try a full pool again; measured drain rates come with admission."""
 
@@ -41,10 +40,15 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class Exchange:
-    """State of one request. `policy` is the snapshot that it is decided by, set before its headers come."""
+    """State of one request.
+
+    `policy` is the snapshot that it is decided by, `route` what its route has in place of it; both are set before its
+    headers come.
+    """
 
     policy: Policy
     started: float
+    route: Profile = OWN
     state: _State = _State.OPEN
     endpoint: Endpoint | None = None
     family: Family = Family.OPENAI
@@ -73,9 +77,11 @@ class Exchange:
         self.endpoint = endpoint_of(path)
         self.family = family_of(path)
         self.tenant = event.metadata.get("tenant", "")
-        self.class_ = event.metadata.get("class", "") or self.policy.classes[-1]
+        self.class_ = self.route.class_ or event.metadata.get("class", "") or self.policy.classes[-1]
         # Without ext_authz in the chain nobody made a rid; a client's own request id alone must not be one.
         self.rid = event.metadata.get("rid", "") or f"{headers.get('x-request-id', '')}|{event.source}"
+        if self.endpoint is None and self.route.unknown_paths == "deny":
+            return self._refuse(Refusal(Reason.UNKNOWN_PATH, "There is no such path here."))
         if self.endpoint is None or not self.endpoint.generates:
             self.state = _State.OVER
             return [ev.PassHeaders(self._pool_headers(self._passing_pool()))]
@@ -179,7 +185,7 @@ class Exchange:
         if self._sse and not self.answer_seen:
             # The last event may lack its empty line.
             self._usage.stream_end()
-        if self.endpoint is None or not self.endpoint.generates:
+        if (self.endpoint is None or not self.endpoint.generates) and self.reason is None:
             return []
         commands: list[ev.Command] = []
         if self.variant is not None:
@@ -226,7 +232,7 @@ class Exchange:
         return [ev.Refuse(answer(refusal, self.family, self.rid), f"seawall.{refusal.reason.value}")]
 
     def _body_cap(self) -> int:
-        return self.policy.prefilter.body_cap(self.class_)
+        return self.route.body_max or self.policy.prefilter.body_cap(self.class_)
 
     def _too_large(self, size: int) -> Refusal:
         message = f"The request body has {size} bytes; allowed for class '{self.class_}' are {self._body_cap()}."

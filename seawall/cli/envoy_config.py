@@ -60,7 +60,7 @@ def command(
     """Write the Envoy configuration that goes with a policy, as JSON (which is YAML too).
 
     What Envoy and the workers must agree on is read from the workers' settings: SEAWALL_MAX_HOLD, SEAWALL_MAX_BODY,
-    SEAWALL_SOCKET_DIR, SEAWALL_WORKERS, SEAWALL_POLICY, SEAWALL_UPSTREAMS.
+    SEAWALL_SOCKET_DIR, SEAWALL_WORKERS, SEAWALL_POLICY, SEAWALL_UPSTREAMS, SEAWALL_ENGINE_CA.
 
     \b
     Example:
@@ -88,9 +88,10 @@ def command(
     descriptors = descriptor_keys(compiled)
     if out is not None and (out.endswith("/") or Path(out).is_dir()):
         directory = Path(out).absolute()
-        _write_directory(directory, bootstrap_json(bootstrap(mesh, compiled, str(directory))), compiled)
+        text = bootstrap_json(bootstrap(mesh, compiled, str(directory)))
+        _write_directory(directory, text, compiled, settings.engine_ca)
         return
-    text = bootstrap_json(bootstrap(mesh, compiled, descriptors=descriptors))
+    text = bootstrap_json(bootstrap(mesh, compiled, descriptors=descriptors, ca_file=settings.engine_ca))
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -120,13 +121,13 @@ def _policy(settings: "Settings") -> "Policy":
     return policy
 
 
-def _write_directory(directory: Path, text: str, policy: "Policy") -> None:
+def _write_directory(directory: Path, text: str, policy: "Policy", ca_file: str) -> None:
     """Write pools and routes first: an Envoy that starts at once must find them."""
-    from seawall.serve.chores import write_dynamic
+    from seawall.serve.envoy_files import write_dynamic
 
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_dynamic(str(directory), policy)
+        write_dynamic(str(directory), policy, ca_file)
     except OSError as e:
         raise Failure(f"{directory}: {e.strerror}") from None
     _write(directory / "envoy.json", text)

@@ -27,7 +27,7 @@ from seawall.mesh.bootstrap import bootstrap, bootstrap_json
 from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
-from seawall.serve.chores import write_dynamic
+from seawall.serve.envoy_files import write_dynamic
 from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.store import open_control
 from seawall.store.address import PARTS
@@ -81,13 +81,13 @@ class LocalGate:
         redis_port = free_port(6379 + 10000)
         redis_url = self.wishes.redis or f"redis://{LOOPBACK}:{redis_port}/0"
         engines = list(self.wishes.upstreams) or self._simulators()
-        settings = self._settings(redis_url, engines)
-        policy = compiled(settings)
         admin_port = free_port(9901, {self.wishes.port})
+        settings = self._settings(redis_url, engines, admin_port)
+        policy = compiled(settings)
         directory = self.wishes.config_dir
         logs = directory / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        write_dynamic(str(directory), policy)
+        write_dynamic(str(directory), policy, settings.engine_ca)
         config = directory / "envoy.json"
         mesh = MeshSettings(
             sockets=tuple(settings.socket(i) for i in range(settings.workers)),
@@ -165,7 +165,7 @@ class LocalGate:
             ports.add(free_port(8100 + index, ports))
         return [f"http://{LOOPBACK}:{port}" for port in sorted(ports)]
 
-    def _settings(self, redis_url: str, engines: list[str]) -> Settings:
+    def _settings(self, redis_url: str, engines: list[str], admin_port: int) -> Settings:
         inherited = {
             k: v
             for k, v in os.environ.items()
@@ -181,6 +181,7 @@ class LocalGate:
                 http=f"{LOOPBACK}:{free_port(9902)}",
                 upstreams=tuple((url, "vllm") for url in engines),
                 envoy_dir=str(self.wishes.config_dir),
+                envoy_admin=f"{LOOPBACK}:{admin_port}",
                 probe_key=hashlib.sha256(self._probe.encode()).hexdigest(),
             )
         except SettingError as e:
@@ -255,6 +256,8 @@ def serve_environment(settings: Settings) -> dict[str, str]:
         "SEAWALL_HTTP": str(settings.http),
         "SEAWALL_UPSTREAMS": ",".join(f"{kind}={url}" for url, kind in settings.upstreams),
         "SEAWALL_ENVOY_DIR": str(settings.envoy_dir),
+        "SEAWALL_ENVOY_ADMIN": str(settings.envoy_admin),
+        "SEAWALL_ENGINE_CA": settings.engine_ca,
         "SEAWALL_PROBE_KEY": str(settings.probe_key),
     }
 

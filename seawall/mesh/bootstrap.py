@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
@@ -60,16 +61,30 @@ def bootstrap_json(configuration: Json) -> str:
 
 
 def render_dynamic(policy: Policy, descriptors: Descriptors = (), *, ca_file: str = CA_FILE) -> dict[str, str]:
-    """Give the text of each file of a `dynamic_dir`; `version_info` is the digest of the policy."""
+    """Give the text of each file of a `dynamic_dir`.
+
+    `version_info` begins with the digest of the policy and goes on with one of what is in the file, so that Envoy's
+    version tells whether it has taken just this.
+    """
     return {
         CDS_FILE: _discovery(policy, pool_clusters(policy, ca_file)),
         RDS_FILE: _discovery(policy, [route_configuration(policy, descriptors)]),
     }
 
 
+def version_of(text: str) -> str:
+    """Read the version of a file of `render_dynamic`; "" of one that is none."""
+    try:
+        return str(json.loads(text)["version_info"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
 def _discovery(policy: Policy, resources: Sequence[Message]) -> str:
-    response = discovery_v3.DiscoveryResponse(version_info=policy.digest, resources=[packed(r) for r in resources])
-    return bootstrap_json(plain(response))
+    made = [packed(resource) for resource in resources]
+    content = sha256(bootstrap_json({"resources": [plain(m) for m in made]}).encode()).hexdigest()
+    version = f"{policy.digest[:16]}-{content[:16]}"
+    return bootstrap_json(plain(discovery_v3.DiscoveryResponse(version_info=version, resources=made)))
 
 
 def _file(directory: str | None, name: str) -> core_v3.ConfigSource:

@@ -66,7 +66,7 @@ def _connection_manager(
 ) -> hcm_v3.HttpConnectionManager:
     inline, source = (routes, None) if isinstance(routes, route_v3.RouteConfiguration) else (None, routes)
     return hcm_v3.HttpConnectionManager(
-        stat_prefix="edge",
+        stat_prefix=names.STAT_PREFIX,
         route_config=inline,
         rds=hcm_v3.Rds(config_source=source, route_config_name=names.ROUTE_CONFIG) if source else None,
         http_filters=http_filters(settings),

@@ -1,8 +1,11 @@
-"""Retries of side calls, and the predicate that keeps a retry off the host that has just failed."""
+"""Retries: of side calls on another worker, of requests on another engine."""
 
-from seawall.mesh.envoy_types import core_v3, previous_hosts_v3
+import math
+
+from seawall.mesh.envoy_types import core_v3, previous_hosts_v3, route_v3
 from seawall.mesh.message import packed, seconds
 from seawall.mesh.names import GATE_CLUSTER
+from seawall.policy.compiled import Pool, Retries
 
 PREVIOUS_HOSTS = "envoy.retry_host_predicates.previous_hosts"
 HOST_ATTEMPTS = 50
@@ -38,3 +41,58 @@ def gate_service(timeout_s: float | None) -> core_v3.GrpcService:
             host_selection_retry_max_attempts=HOST_ATTEMPTS,
         ),
     )
+
+
+LEAST_RETRIES = 10
+"""At one time in a pool, however small: of a few requests a share would be none."""
+
+
+def upstream_retries(retries: Retries) -> route_v3.RetryPolicy | None:
+    """Try another engine where this one has not begun to answer. The filters run once, so it is charged once.
+
+    A retry needs the answer's headers not to be on their way, so no answer that a client has begun to read is retried.
+    """
+    if not retries.attempts:
+        return None
+    conditions = [on for on in retries.on if not on.isdigit()]
+    statuses = [int(on) for on in retries.on if on.isdigit()]
+    shortest, longest = retries.backoff_s
+    return route_v3.RetryPolicy(
+        retry_on=",".join([*conditions, *(["retriable-status-codes"] if statuses else [])]),
+        retriable_status_codes=statuses,
+        num_retries=retries.attempts,
+        retry_host_predicate=[
+            route_v3.RetryPolicyRetryHostPredicate(
+                name=PREVIOUS_HOSTS, typed_config=packed(previous_hosts_v3.PreviousHostsPredicate())
+            )
+        ],
+        host_selection_retry_max_attempts=HOST_ATTEMPTS,
+        # Retry N comes after a random time of up to (2^N - 1) times the first, never more than the second. Unlike that
+        # of a side call, this is no time-out.
+        retry_back_off=route_v3.RetryPolicyRetryBackOff(base_interval=seconds(shortest), max_interval=seconds(longest)),
+        rate_limited_retry_back_off=_told_by_engines(retries.retry_after_s) if retries.retry_after_s else None,
+    )
+
+
+def _told_by_engines(longest_s: float) -> route_v3.RetryPolicyRateLimitedRetryBackOff:
+    """Wait as long as an engine says, and up to half as long again.
+
+    A wait that is longer than this, or a date, is passed over: the ordinary back-off counts, and most likely another
+    engine is asked. It counts on the statuses that are retried, whichever they are.
+    """
+    return route_v3.RetryPolicyRateLimitedRetryBackOff(
+        max_interval=seconds(longest_s),
+        reset_headers=[
+            route_v3.RetryPolicyResetHeader(name="retry-after", format=route_v3.RetryPolicyResetHeaderFormat.SECONDS)
+        ],
+    )
+
+
+def retry_budget(pool: Pool, retries: Retries) -> int:
+    """Retries of a pool that one Envoy may have under way at one time.
+
+    Envoy's own `retry_budget` is a share of the requests that are with an engine now. Those of an engine that refuses at
+    once are not, so it would be smallest when it is needed. The pool's slots bound what is in flight already: a retry
+    keeps its slot, so retries add tries, never concurrency.
+    """
+    return max(LEAST_RETRIES, math.ceil(retries.budget * pool.max_in_flight))

@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 
 from seawall.mesh import names
-from seawall.mesh.envoy_types import matcher_v3, metadata_v3, previous_hosts_v3, ratelimit_v3, route_v3
+from seawall.mesh.affinity import hash_policy
+from seawall.mesh.envoy_types import (
+    core_v3,
+    ext_authz_v3,
+    ext_proc_v3,
+    matcher_v3,
+    metadata_v3,
+    protobuf,
+    ratelimit_v3,
+    route_v3,
+)
 from seawall.mesh.message import Json, packed, plain, seconds
-from seawall.mesh.retries import HOST_ATTEMPTS, PREVIOUS_HOSTS
-from seawall.policy.compiled import Policy, Pool
+from seawall.mesh.retries import upstream_retries
+from seawall.policy.compiled import Policy, Pool, Retries
 
 Descriptors = Sequence[tuple[str, ...]]
 """Keys of each descriptor that is sent to ratelimit: [("tenant",), ("tenant", "class")]."""
@@ -35,22 +45,48 @@ def route_configuration(policy: Policy, descriptors: Descriptors) -> route_v3.Ro
     rate_limits = [_rate_limit(keys) for keys in dict.fromkeys(descriptors) if charged_by_envoy(keys)]
     if rate_limits:
         rate_limits.append(route_v3.RateLimit(actions=[_from_metadata(names.VERSION_KEY, "policy")]))
+    limits: dict[str, protobuf.Any] = (
+        {names.RATELIMIT: packed(ratelimit_v3.RateLimitPerRoute(rate_limits=rate_limits))} if rate_limits else {}
+    )
+    routes = [*(_to_pool(policy.pools[name], policy.retries) for name in sorted(policy.pools)), _no_pool()]
+    profiles = {name: profile.hosts for name, profile in sorted(policy.profiles.items()) if profile.hosts}
     return route_v3.RouteConfiguration(
         name=names.ROUTE_CONFIG,
         virtual_hosts=[
-            route_v3.VirtualHost(
-                name="all",
-                domains=["*"],
-                routes=[*(_to_pool(policy.pools[name]) for name in sorted(policy.pools)), _no_pool()],
-                typed_per_filter_config={
-                    names.RATELIMIT: packed(ratelimit_v3.RateLimitPerRoute(rate_limits=rate_limits))
-                }
-                if rate_limits
-                else {},
-                include_request_attempt_count=True,
-            )
+            *(
+                _virtual_host(f"profile_{name}", hosts, routes, limits | profile_per_route(name))
+                for name, hosts in profiles.items()
+            ),
+            _virtual_host("all", ["*"], routes, limits),
         ],
+        # A host counts with any port and without.
+        ignore_port_in_host_matching=bool(profiles),
     )
+
+
+def _virtual_host(
+    name: str, hosts: Sequence[str], routes: Sequence[route_v3.Route], per_filter: dict[str, protobuf.Any]
+) -> route_v3.VirtualHost:
+    return route_v3.VirtualHost(
+        name=name,
+        domains=list(hosts),
+        routes=list(routes),
+        typed_per_filter_config=per_filter,
+        include_request_attempt_count=True,
+    )
+
+
+def profile_per_route(profile: str) -> dict[str, protobuf.Any]:
+    """Tell both services which profile of the policy a route's requests have."""
+    authz = ext_authz_v3.ExtAuthzPerRoute(
+        check_settings=ext_authz_v3.CheckSettings(context_extensions={names.PROFILE: profile})
+    )
+    ext_proc = ext_proc_v3.ExtProcPerRoute(
+        overrides=ext_proc_v3.ExtProcOverrides(
+            grpc_initial_metadata=[core_v3.HeaderValue(key=names.PROFILE, value=profile)]
+        )
+    )
+    return {names.AUTHZ: packed(authz), names.EXT_PROC: packed(ext_proc)}
 
 
 def _rate_limit(keys: tuple[str, ...]) -> route_v3.RateLimit:
@@ -74,7 +110,7 @@ def _from_metadata(key: str, name: str) -> route_v3.RateLimitAction:
     )
 
 
-def _to_pool(pool: Pool) -> route_v3.Route:
+def _to_pool(pool: Pool, retries: Retries) -> route_v3.Route:
     return route_v3.Route(
         name=pool.name,
         match=route_v3.RouteMatch(
@@ -89,7 +125,8 @@ def _to_pool(pool: Pool) -> route_v3.Route:
             timeout=seconds(0),
             # A TLS server with several names goes by the host header.
             auto_host_rewrite=True if any(engine.tls for engine in pool.engines) else None,
-            retry_policy=_upstream_retries(),
+            retry_policy=upstream_retries(retries),
+            hash_policy=hash_policy(pool),
         ),
     )
 
@@ -104,29 +141,4 @@ def _no_pool() -> route_v3.Route:
         name=names.NO_POOL,
         match=route_v3.RouteMatch(prefix="/"),
         route=route_v3.RouteAction(cluster=names.NO_POOL, timeout=seconds(0)),
-    )
-
-
-def _upstream_retries() -> route_v3.RetryPolicy:
-    """Try another engine where this one has not begun to answer. The filters run once, so it is charged once."""
-    return route_v3.RetryPolicy(
-        retry_on="connect-failure,refused-stream,reset-before-request,retriable-status-codes",
-        retriable_status_codes=[503],
-        num_retries=2,
-        retry_host_predicate=[
-            route_v3.RetryPolicyRetryHostPredicate(
-                name=PREVIOUS_HOSTS, typed_config=packed(previous_hosts_v3.PreviousHostsPredicate())
-            )
-        ],
-        host_selection_retry_max_attempts=HOST_ATTEMPTS,
-        retry_back_off=route_v3.RetryPolicyRetryBackOff(base_interval=seconds(0.1), max_interval=seconds(2)),
-        # An engine that says when is asked no sooner, unless that is longer than a client should be kept for it.
-        rate_limited_retry_back_off=route_v3.RetryPolicyRateLimitedRetryBackOff(
-            max_interval=seconds(5),
-            reset_headers=[
-                route_v3.RetryPolicyResetHeader(
-                    name="retry-after", format=route_v3.RetryPolicyResetHeaderFormat.SECONDS
-                )
-            ],
-        ),
     )

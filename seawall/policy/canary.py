@@ -1,7 +1,8 @@
 """A canary: a version of the policy that some tenants have before all others.
 
 What follows the tenant and what waits is decided by section: a tenant's callers, prefilter, limits and output come from
-its version; classes, engines, pools, models and the loss of the store are one for all and wait for promotion.
+its version; classes, engines, pools, models, retries, profiles and the loss of the store are one for all and wait for
+promotion.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from seawall.policy.compiled import Policy
 
 TENANT_SECTIONS = ("callers", "prefilter", "limits", "output")
 """Sections that a canary changes for its tenants."""
-SHARED_SECTIONS = ("classes", "engines", "pools", "models", "store_loss")
+SHARED_SECTIONS = ("classes", "engines", "pools", "models", "retries", "profiles", "store_loss")
 """Sections that are one for all tenants, and change when the canary is promoted."""
 
 _SCALE = 2**64

@@ -23,6 +23,7 @@ _REFERENCES: tuple[tuple[tuple[str, ...], bool, str, str], ...] = (
     (("callers", "tenants", "*", "class"), False, "classes", "class"),
     (("prefilter", "body", "per_class", "*"), True, "classes", "class"),
     (("output", "per_class", "*"), True, "classes", "class"),
+    (("profiles", "*", "class"), False, "classes", "class"),
     (("pools", "*", "engines", "*"), False, "engines", "engine"),
     (("models", "*", "variants", "*", "pool"), False, "pools", "pool"),
 )
@@ -85,6 +86,10 @@ class Checks:
         yield from self._twice(select(self.root, (*keys, "id")), "the same id as")
         for path, _ in select(self.root, ("pools", "*", "engines")):
             yield from self._twice(select(find(self.root, path), ("*",), path), "listed twice, as")
+        hosts = select(self.root, ("profiles", "*", "hosts", "*"))
+        yield from self._twice(hosts, "the same host as", fold=str.lower)
+        for path, _ in select(self.root, ("retries", "on")):
+            yield from self._twice(select(find(self.root, path), ("*",), path), "listed twice, as")
         for path, _ in select(self.root, ("callers", "key_headers")):
             yield from self._twice(select(find(self.root, path), ("*",), path), "listed twice, as", fold=str.lower)
 
@@ -139,7 +144,11 @@ class Checks:
 
     def statics(self, max_body: int) -> Iterator[Mistake]:
         """Bounds that Envoy's configuration sets and a policy can't pass; `max_body` in bytes."""
-        for pattern in (("prefilter", "body", "max"), ("prefilter", "body", "per_class", "*")):
+        for pattern in (
+            ("prefilter", "body", "max"),
+            ("prefilter", "body", "per_class", "*"),
+            ("profiles", "*", "body_max"),
+        ):
             for path, node in select(self.root, pattern):
                 if not isinstance(node, Leaf) or node.text is None:
                     continue

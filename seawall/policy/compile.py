@@ -14,8 +14,20 @@ from seawall.limits.build import Rule, build, limits_of
 from seawall.limits.descriptor import Node
 from seawall.limits.window import Unit
 from seawall.policy.checks import DEFAULT_POOL, DENY, Checks
-from seawall.policy.compiled import Engine, Model, Output, Policy, Pool, StoreLoss, Variant
-from seawall.policy.document import Descriptor, Document, LimitDomain
+from seawall.policy.compiled import (
+    Engine,
+    HealthCheck,
+    Model,
+    Output,
+    Policy,
+    Pool,
+    Profile,
+    Retries,
+    StoreLoss,
+    Variant,
+)
+from seawall.policy.document import Descriptor, Document, Health, LimitDomain
+from seawall.policy.document import Engine as EngineSection
 from seawall.policy.fields import parse_url
 from seawall.policy.load import MAX_BODY, Loaded, load
 from seawall.policy.mistake import PolicyError
@@ -64,6 +76,10 @@ def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str
         default_pool=default,
         output=Output(document.output.max_tokens, _fixed(document.output.per_class)),
         store_loss=StoreLoss(document.store_loss.limits, document.store_loss.start),
+        retries=_retries(document),
+        profiles=_fixed(
+            {name: Profile(p.class_, p.body_max, p.unknown_paths, p.hosts) for name, p in document.profiles.items()}
+        ),
     )
 
 
@@ -123,13 +139,29 @@ def _rule(descriptor: Descriptor) -> Rule:
 
 
 def _engines(document: Document, upstreams: Sequence[tuple[str, str]]) -> dict[str, Engine]:
-    given = [(name, engine.url, str(engine.kind)) for name, engine in document.engines.items()]
-    named = given or [(f"engine-{i}", url, kind) for i, (url, kind) in enumerate(upstreams)]
+    given = document.engines or {
+        f"engine-{i}": EngineSection.model_construct(url=url, kind=kind) for i, (url, kind) in enumerate(upstreams)
+    }
     engines: dict[str, Engine] = {}
-    for name, url, kind in named:
-        scheme, host, port = parse_url(url)
-        engines[name] = Engine(name, url.rstrip("/"), host, port, scheme == "https", kind)
+    for name, section in given.items():
+        scheme, host, port = parse_url(section.url)
+        engines[name] = Engine(
+            name=name,
+            url=section.url.rstrip("/"),
+            host=host,
+            port=port,
+            tls=scheme == "https",
+            kind=section.kind,
+            weight=section.weight,
+            health=_health(section.health),
+        )
     return engines
+
+
+def _health(section: Health) -> HealthCheck | None:
+    if section.off:
+        return None
+    return HealthCheck(section.path, section.interval, section.timeout, section.unhealthy_after, section.healthy_after)
 
 
 def _pools(document: Document, engines: Mapping[str, Engine]) -> dict[str, Pool]:
@@ -140,9 +172,15 @@ def _pools(document: Document, engines: Mapping[str, Engine]) -> dict[str, Pool]
             name,
             everyone if section.engines is None else tuple(engines[e] for e in section.engines),
             section.concurrency.max,
+            section.affinity,
         )
         for name, section in sections.items()
     }
+
+
+def _retries(document: Document) -> Retries:
+    section = document.retries
+    return Retries(section.attempts, section.on, section.backoff, section.retry_after, section.budget)
 
 
 def _models(document: Document, default: str | None) -> dict[str, Model]:

@@ -1,7 +1,7 @@
 """The compiled, immutable policy: what requests are decided by. Compiled once, swapped whole, shared by them all."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from seawall.caller.keys import Callers
@@ -10,8 +10,19 @@ from seawall.limits.descriptor import Node
 
 
 @dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """How Envoy looks after an engine: GET `path`; times in seconds."""
+
+    path: str
+    interval_s: float = 5.0
+    timeout_s: float = 3.0
+    unhealthy_after: int = 3
+    healthy_after: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
-    """One inference server. `host` and `port` come from `url`; `tls` when it is https."""
+    """One inference server. `host` and `port` come from `url`; `tls` when it is https; `health` None: not looked at."""
 
     name: str
     url: str
@@ -19,15 +30,46 @@ class Engine:
     port: int
     tls: bool
     kind: str
+    weight: int = 1
+    health: HealthCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A group of engines with one limit on requests in flight."""
+    """A group of engines with one limit on requests in flight. `affinity`: `none`, `tenant` or `header:NAME`."""
 
     name: str
     engines: tuple[Engine, ...]
     max_in_flight: int
+    affinity: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """When Envoy asks another engine.
+
+    `attempts` counts tries after the first. `on` holds Envoy's conditions and status codes. `retry_after_s`: a longer
+    Retry-After of an engine is not waited for. `budget`: share of a pool's slots that may be in a retry at one time.
+    """
+
+    attempts: int = 2
+    on: tuple[str, ...] = ("connect-failure", "refused-stream", "reset-before-request", "503")
+    backoff_s: tuple[float, float] = (0.1, 2.0)
+    retry_after_s: float = 5.0
+    budget: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a route of Envoy has in place of the policy's own; None: the policy's own. Sizes are bytes.
+
+    Requests for `hosts` have it without a word in anyone's Envoy configuration: their routes are ours.
+    """
+
+    class_: str | None = None
+    body_max: int | None = None
+    unknown_paths: Literal["deny", "pass"] | None = None
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +128,5 @@ class Policy:
     default_pool: str | None
     output: Output
     store_loss: StoreLoss
+    retries: Retries = Retries()
+    profiles: Mapping[str, Profile] = field(default_factory=dict)

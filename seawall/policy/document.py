@@ -11,12 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from seawall.policy.fields import (
+    HEALTH_OFF,
+    Affinity,
     Digest,
     Domain,
     EntryKey,
     EntryValue,
     Expires,
     HeaderName,
+    HealthPath,
+    Host,
     Items,
     Label,
     ModelName,
@@ -24,12 +28,16 @@ from seawall.policy.fields import (
     Named,
     PoolName,
     Release,
+    RetryOn,
+    Share,
     Text,
     UnitName,
     Url,
+    lasting,
     one_of,
     refused,
     sized,
+    spanning,
     whole,
 )
 
@@ -37,6 +45,8 @@ KIB = 1024
 FIRST_RELEASE = "0.1"
 DEFAULT_CLASSES = ("vip", "standard", "batch")
 MAX_TOKENS = 2**31 - 1
+HEALTH_PATH = "/health"
+"""vLLM, SGLang, trtllm-serve, TGI and llama.cpp all say there that they are well. Triton's is /v2/health/ready."""
 BodySize = Annotated[int, sized(1, 2**40, "1 byte or more")]
 Tokens = Annotated[int, whole(1, MAX_TOKENS)]
 
@@ -51,6 +61,16 @@ def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
+def given(model: type[BaseModel], data: Any) -> dict[str, Any]:
+    """Keys of a mapping that have a value, and those that the model does not know."""
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise refused("is not a mapping", "a mapping of " + ", ".join(keys_of(model)))
+    known = keys_of(model)
+    return {k: v for k, v in data.items() if v is not None or k not in known}
+
+
 class Section(BaseModel):
     """A mapping of the document: unknown keys are refused, a key without a value counts as absent."""
 
@@ -61,12 +81,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _absent(cls, data: Any) -> Any:
-        if data is None:
-            return {}
-        if not isinstance(data, dict):
-            raise refused("is not a mapping", "a mapping of " + ", ".join(keys_of(cls)))
-        known = keys_of(cls)
-        return {k: v for k, v in data.items() if v is not None or k not in known}
+        return given(cls, data)
 
 
 class Class(Section):
@@ -150,6 +165,32 @@ class LimitDomain(Section):
     descriptors: Items[Descriptor] = ()
 
 
+class Health(Section):
+    """How Envoy looks after an engine; `health: off`: not at all."""
+
+    path: HealthPath = HEALTH_PATH
+    interval: Annotated[float, lasting(0.5, 300, "500ms to 5m")] = 5.0
+    timeout: Annotated[float, lasting(0.1, 60, "100ms to 60s")] = 3.0
+    unhealthy_after: Annotated[int, whole(1, 100)] = 3
+    healthy_after: Annotated[int, whole(1, 100)] = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            if data != HEALTH_OFF:
+                allowed = f"{HEALTH_OFF}, or a mapping of {', '.join(keys_of(cls))}"
+                raise refused("is not allowed here", allowed, options=(HEALTH_OFF,))
+            # No interval that anyone could write.
+            return {"interval": 0.0}
+        return given(cls, data)
+
+    @property
+    def off(self) -> bool:
+        """Whether Envoy does not look."""
+        return self.interval == 0.0
+
+
 class Engine(Section):
     """One inference server."""
 
@@ -157,6 +198,8 @@ class Engine(Section):
     kind: Annotated[
         Literal["vllm", "sglang", "trtllm", "tgi", "llamacpp"], one_of("vllm", "sglang", "trtllm", "tgi", "llamacpp")
     ] = "vllm"
+    weight: Annotated[int, whole(1, 1000)] = 1
+    health: Health = Health()
 
 
 class Concurrency(Section):
@@ -170,6 +213,7 @@ class Pool(Section):
     """A group of engines. Without `engines`: all of them."""
 
     engines: Items[Label] | None = None
+    affinity: Affinity = "none"
     concurrency: Concurrency = Concurrency()
 
 
@@ -193,6 +237,25 @@ class Output(Section):
     per_class: Named[Label, Tokens] = {}
 
 
+class Retries(Section):
+    """When Envoy asks another engine. `attempts` counts tries after the first."""
+
+    attempts: Annotated[int, whole(0, 10)] = 2
+    on: Items[RetryOn] = ("connect-failure", "refused-stream", "reset-before-request", "503")
+    backoff: Annotated[tuple[float, float], spanning(0.001, 60, "1ms to 60s")] = (0.1, 2.0)
+    retry_after: Annotated[float, lasting(0, 60, "0s to 60s")] = 5.0
+    budget: Share = 0.2
+
+
+class Profile(Section):
+    """What routes of Envoy that name it, and requests for its hosts, have instead of the policy's own."""
+
+    hosts: Items[Host] = ()
+    class_: Label | None = Field(default=None, alias="class")
+    body_max: BodySize | None = None
+    unknown_paths: Annotated[Literal["deny", "pass"], one_of("deny", "pass")] | None = None
+
+
 class StoreLoss(Section):
     """What happens while the store is away."""
 
@@ -212,6 +275,8 @@ class Document(Section):
     engines: Named[Label, Engine] = {}
     pools: Named[PoolName, Pool] = {}
     models: Named[Name, Model] = {}
+    retries: Retries = Retries()
+    profiles: Named[Label, Profile] = {}
     output: Output = Output()
     store_loss: StoreLoss = StoreLoss()
 

@@ -29,10 +29,18 @@ EXPIRES = "a date (2027-06-30: good through that day, UTC) or an ISO date and ti
 URL = "http://HOST[:PORT] or https://HOST[:PORT], without credentials, path or query"
 RELEASE = "a release: 0.1, 0.3.2"
 MODEL = "printable ASCII without spaces, at most 256"
+HEALTH_OFF = "off"
+HEALTH_PATH = "a path that begins with /, printable ASCII without spaces, at most 256"
+HOST = "a host name without port, in which the first part may be *: batch.example, *.batch.example"
+AFFINITY = "none, tenant, or header: and the name of a header, not x-seawall-*"
 
 UNITS = tuple(unit.name.lower() for unit in Unit)
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
+_HEADER_NAME = re.compile(
+    r"(?!x-seawall-|(?:host|connection|content-[a-z]+|transfer-encoding|te|x-request-id|user-agent|accept|x-forwarded-[a-z]+)$)"
+    r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}"
+)
 RELEASE_PATTERN = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,2}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
@@ -121,6 +129,83 @@ def sized(least: int, most: int, bounds: str) -> BeforeValidator:
         return number
 
     return BeforeValidator(check)
+
+
+def lasting(least: float, most: float, bounds: str) -> BeforeValidator:
+    """Allow durations in a range of seconds, both ends included; `bounds` says the range to people."""
+
+    def check(value: Any) -> float:
+        if type(value) is float:
+            return value
+        try:
+            seconds = notation.duration(as_text(value))
+        except ValueError as e:
+            raise refused("is no duration", str(e)) from None
+        if not least <= seconds <= most:
+            raise refused("is out of range", bounds)
+        return seconds
+
+    return BeforeValidator(check)
+
+
+def spanning(least: float, most: float, bounds: str) -> BeforeValidator:
+    """Allow two durations, both in a range of seconds."""
+
+    def check(value: Any) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            low, high = notation.span(as_text(value))
+        except ValueError as e:
+            raise refused("is no span", str(e)) from None
+        if not least <= low <= high <= most:
+            raise refused("is out of range", bounds)
+        return low, high
+
+    return BeforeValidator(check)
+
+
+def _share(value: Any) -> float:
+    if type(value) is float:
+        return value
+    try:
+        return notation.ratio(as_text(value))
+    except ValueError as e:
+        raise refused("is no share", str(e)) from None
+
+
+def _affinity(value: Any) -> str:
+    text = as_text(value)
+    kind, mark, name = text.partition(":")
+    if text in {"none", "tenant"}:
+        return text
+    if kind == "header" and mark and _HEADER_NAME.fullmatch(name.lower()):
+        return f"header:{name.lower()}"
+    raise refused("is no affinity", AFFINITY, options=("none", "tenant"))
+
+
+RETRY_CONDITIONS = ("connect-failure", "refused-stream", "reset-before-request")
+RETRY_STATUSES = ("429", "500", "502", "503", "504")
+_AFTER_THE_START = "an engine may be generating already, and the next one would do it again"
+_NEVER_RETRIED = {
+    "timeout": _AFTER_THE_START,
+    "per-try-timeout": _AFTER_THE_START,
+    "reset": f"{_AFTER_THE_START}; a prompt that ends one engine would end them all",
+    "5xx": f"it includes reset: {_AFTER_THE_START}; name statuses",
+    "gateway-error": f"it includes reset: {_AFTER_THE_START}; name statuses",
+    "retriable-4xx": "409 is an answer; name statuses",
+    "http3-post-connect-failure": "engines are asked by HTTP/1.1",
+    "reset-before-response": _AFTER_THE_START,
+}
+
+
+def _retry_on(value: Any) -> str:
+    text = as_text(value)
+    allowed = (*RETRY_CONDITIONS, *RETRY_STATUSES)
+    if text in allowed:
+        return text
+    why = f"is never retried: {_NEVER_RETRIED[text]}" if text in _NEVER_RETRIED else "is not allowed here"
+    raise refused(why, ", ".join(allowed), options=allowed)
 
 
 def _items(value: Any) -> tuple[Any, ...]:
@@ -224,16 +309,17 @@ UnitName = Annotated[str, BeforeValidator(_unit)]
 Name = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9._:/@+-]{1,128}", NAME))]
 Label = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", LABEL))]
 PoolName = Annotated[str, BeforeValidator(_named(r"[a-z0-9][a-z0-9._-]{0,62}", POOL))]
-HeaderName = Annotated[
+HeaderName = Annotated[str, BeforeValidator(_named(_HEADER_NAME.pattern, HEADER, lower=True))]
+Host = Annotated[
     str,
     BeforeValidator(
-        _named(
-            r"(?!x-seawall-|(?:host|connection|content-[a-z]+|transfer-encoding|te|x-request-id|user-agent|accept|x-forwarded-[a-z]+)$)[a-z0-9!#$%&'*+.^_`|~-]{1,64}",
-            HEADER,
-            lower=True,
-        )
+        _named(r"(?=.{1,253}$)(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", HOST, lower=True)
     ),
 ]
+HealthPath = Annotated[str, BeforeValidator(_named(r"/[!-~]{0,255}", HEALTH_PATH))]
+Share = Annotated[float, BeforeValidator(_share)]
+Affinity = Annotated[str, BeforeValidator(_affinity)]
+RetryOn = Annotated[str, BeforeValidator(_retry_on)]
 ModelName = Annotated[str, BeforeValidator(_named(r"[!-~]{1,256}", MODEL))]
 Release = Annotated[str, BeforeValidator(_named(RELEASE_PATTERN.pattern, RELEASE))]
 Digest = Annotated[str, BeforeValidator(_digest)]

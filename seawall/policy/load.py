@@ -13,6 +13,7 @@ from seawall.policy.reader import read_tree
 from seawall.policy.rules import list_mistakes
 from seawall.policy.shape import validate
 from seawall.policy.tree import Leaf, Node, find, place
+from seawall.policy.upstreams import upstream_mistakes
 
 MAX_BODY = 8 * 1024 * 1024
 """Default of SEAWALL_MAX_BODY, bytes."""
@@ -59,6 +60,7 @@ def load(text: str | bytes, *, file: str = "policy.yaml", max_body: int = MAX_BO
 def _checks(checks: Checks, max_body: int) -> Iterator[Mistake]:
     yield from checks.all()
     yield from list_mistakes(checks)
+    yield from upstream_mistakes(checks)
     yield from checks.statics(max_body)
 
 

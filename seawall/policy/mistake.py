@@ -12,7 +12,7 @@ from typing import Any
 
 SHOWN = 80
 """Longest piece of an author's text that a mistake repeats, in characters."""
-NAMES_SHOWN = 12
+NAMES_SHOWN = 16
 MISTAKES_SHOWN = 100
 
 Path = tuple[str | int, ...]

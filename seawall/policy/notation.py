@@ -9,6 +9,7 @@ DURATION = "a duration: 800ms, 5s, 10m, 1h30m, 7d"
 SIZE = "a size: 512, 16KiB, 1MiB, 64KB (1000 bytes a KB)"
 RATIO = "a share from 0 to 1: 10%, 0.1"
 RATE = "a rate: 600/minute, 50/second, 10/2 hours"
+SPAN = "two durations, the shorter first: 100ms..2s"
 
 _PART = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
 # Units from large to small, each at most once: `1m1h` is more likely a slip than a wish.
@@ -26,6 +27,18 @@ def duration(text: str) -> float:
     if not text or found is None:
         raise ValueError(DURATION)
     return sum(float(part) * seconds for part, seconds in zip(found.groups(), _SECONDS, strict=True) if part)
+
+
+def span(text: str) -> tuple[float, float]:
+    """Seconds of two durations such as `100ms..2s`, the first not longer than the second."""
+    low, mark, high = text.partition("..")
+    try:
+        found = duration(low), duration(high)
+    except ValueError:
+        raise ValueError(SPAN) from None
+    if not mark or found[0] > found[1]:
+        raise ValueError(SPAN)
+    return found
 
 
 def size(text: str) -> int:

@@ -9,10 +9,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from seawall.policy.compile import compile_policy, descriptor_keys, digest_of
+from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.load import Loaded, load
 from seawall.policy.mistake import Mistake, PolicyError
+from seawall.serve.envoy_files import EnvoyFiles, Kept
 from seawall.serve.settings import Settings
 from seawall.store import open_control
 from seawall.store.contract import Conflict, ControlPath, StoreUnavailable, UnknownVersion
@@ -29,8 +30,10 @@ class Chores:
         self._settings = settings
         self._log = log
         self._name = f"{socket.gethostname()}-{os.getpid()}"
-        self._rendered: tuple[str, str] | None = None
-        """Digests of the policy, and of the canary beside it, whose files Envoy has."""
+        directory = settings.envoy_dir
+        self._envoy = EnvoyFiles(directory, settings.envoy_admin, settings.engine_ca, log) if directory else None
+        self._seen: tuple[str, str] | None = None
+        """Digests of the policy, and of the canary beside it, that Envoy's files were looked at for last."""
         self._troubles: dict[str, str] = {}
         self._last: tuple[int, str, str] | None = None
         """Version, text and digest that were current last."""
@@ -48,7 +51,7 @@ class Chores:
             try:
                 await self._control.wait_change(self._settings.check_interval)
             except StoreUnavailable:
-                if self._rendered is None:
+                if self._seen is None:
                     await self._render_file()
                 await asyncio.sleep(self._settings.check_interval)
 
@@ -132,23 +135,40 @@ class Chores:
         return compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)
 
     async def _render_current(self, control: ControlPath) -> None:
-        if self._settings.envoy_dir is None or self._last is None:
+        if self._envoy is None or self._last is None:
             return
         version, text, digest = self._last
         canary = await control.canary()
         wanted = (digest, canary.digest if canary else "")
-        if wanted == self._rendered:
-            return
-        try:
-            policy = await asyncio.to_thread(self._compile, text, f"version {version}")
-        except PolicyError:
-            # Workers stay on the last good one, so Envoy does.
-            self._rendered = wanted
-            return
-        beside = [] if canary is None else await self._beside(control, canary.version)
-        await asyncio.to_thread(write_dynamic, self._settings.envoy_dir, policy, *beside)
-        self._rendered = wanted
-        self._log("info", "envoy files written", version=version)
+        if wanted != self._seen:
+            if self._seen is None:
+                self._envoy.keep(await self._kept_before(self._envoy, control, digest))
+            try:
+                policy = await asyncio.to_thread(self._compile, text, f"version {version}")
+            except PolicyError:
+                # Workers stay on the last good one, so Envoy does.
+                self._seen = wanted
+                return
+            beside = [] if canary is None else await self._beside(control, canary.version)
+            await self._envoy.bring(version, digest, policy, beside)
+            self._seen = wanted
+        if self._envoy.due():
+            await self._envoy.expire({report.version for report in await control.workers()})
+
+    async def _kept_before(self, envoy: EnvoyFiles, control: ControlPath, current: str) -> list[Kept]:
+        """Compile again what a supervisor before this one kept: requests of those policies may still be on their way."""
+        found = []
+        for version, digest, until in await asyncio.to_thread(envoy.kept_before):
+            if digest == current:
+                continue
+            try:
+                text, info = await control.document(version)
+                policy = await asyncio.to_thread(self._compile, text, f"version {version}")
+            except (UnknownVersion, PolicyError):
+                continue
+            if info.digest == digest:
+                found.append(Kept(version, digest, policy, until))
+        return sorted(found, key=lambda kept: -(kept.until or 0))
 
     async def _beside(self, control: ControlPath, version: int) -> list[Policy]:
         """Compile a canary: of it Envoy needs the descriptors of its limits, no more; what is shared waits."""
@@ -159,22 +179,9 @@ class Chores:
             return []
 
     async def _render_file(self) -> None:
-        path, directory = self._settings.policy_file, self._settings.envoy_dir
-        if path is None or directory is None:
+        path = self._settings.policy_file
+        if path is None or self._envoy is None:
             return
         text = await asyncio.to_thread(Path(path).read_text, "utf-8")
-        await asyncio.to_thread(write_dynamic, directory, self._compile(text, path))
-        self._rendered = (digest_of(text), "")
-
-
-def write_dynamic(directory: str, policy: Policy, *beside: Policy) -> None:
-    """Write the files that Envoy watches; each moved into place, since Envoy notices only a rename.
-
-    `beside` are policies whose limits count too: descriptors are sent for them.
-    """
-    from seawall.mesh.bootstrap import render_dynamic
-
-    for name, document in render_dynamic(policy, descriptor_keys(policy, *beside)).items():
-        new = Path(directory) / f".{name}.new"
-        new.write_text(document, "utf-8")
-        new.replace(Path(directory) / name)
+        await self._envoy.bring(0, digest_of(text), await asyncio.to_thread(self._compile, text, path))
+        self._seen = (digest_of(text), "")

@@ -19,6 +19,7 @@ from seawall.policy.held import Held, Version, who_has
 from seawall.policy.load import newer_than_this
 from seawall.policy.mistake import PolicyError
 from seawall.policy.rule_files import compile_rule_files
+from seawall.serve.envoy_ready import EnvoyReady
 from seawall.serve.key_ring import KeyRing
 from seawall.serve.rule_directory import RuleDirectory, Signature
 from seawall.serve.settings import Settings
@@ -41,6 +42,7 @@ class Policies:
         on_store: Callable[[str], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        on_unsure: Callable[[str], None] = lambda _: None,
     ):
         self._store = store
         self._settings = settings
@@ -49,6 +51,7 @@ class Policies:
         self._on_store = on_store
         """Told why the store does not answer, and "" when it does again."""
         self._on_fault = on_fault
+        self._envoy = EnvoyReady(settings.envoy_dir, on_unsure)
         self._trouble: str | None = None
         self._clock = clock
         self._held = Held()
@@ -166,6 +169,8 @@ class Policies:
             # Whether it fits depends on what it stands beside.
             self._refused.pop(share.digest, None)
         current = await self._version(standing.current, standing.digest) or known
+        if current is not None and current is not known and not await self._envoy_has(current, known):
+            current = known
         if current is None:
             return self._refused != before
         canary = await self._canary(share, current.own) if share else None
@@ -197,6 +202,16 @@ class Policies:
             self._refuse(number, digest, str(e))
             return None
         return Version(number, digest, policy, len(text))
+
+    async def _envoy_has(self, version: Version, known: Version | None) -> bool:
+        """Wait until Envoy has the pools of a version; False where it refused them, which is told once."""
+        before, file = known.own if known else None, f"version {version.number}"
+        try:
+            await self._envoy.wait(version.own, version.digest, before, file)
+        except PolicyError as e:
+            self._refuse(version.number, version.digest, str(e))
+            return False
+        return True
 
     async def _canary(self, share: Canary, current: Policy) -> Version | None:
         version = await self._version(share.version, share.digest)

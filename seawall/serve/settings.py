@@ -63,6 +63,10 @@ class Settings:
     slot_lease: float = 10.0
     log_level: str = "info"
     envoy_dir: str | None = None
+    envoy_admin: str | None = None
+    """`host:port` of the admin address of the Envoy that watches `envoy_dir`."""
+    engine_ca: str = "/etc/ssl/certs/ca-certificates.crt"
+    """PEM file on Envoy's machine: who may sign the certificates of https engines."""
     probe_key: str | None = None
     """SHA-256 (hex) of a key of `seawall up`'s own, with a tenant of its own, for its readiness request."""
     limit_files: str | None = None
@@ -111,6 +115,8 @@ VARIABLES = {
     "SEAWALL_SLOT_LEASE": "slot_lease",
     "SEAWALL_LOG_LEVEL": "log_level",
     "SEAWALL_ENVOY_DIR": "envoy_dir",
+    "SEAWALL_ENVOY_ADMIN": "envoy_admin",
+    "SEAWALL_ENGINE_CA": "engine_ca",
     "SEAWALL_PROBE_KEY": "probe_key",
 }
 """Environment variable of each setting; docs/settings.md is checked against it."""
@@ -220,7 +226,7 @@ def _checked(settings: Settings) -> Settings:
         raise SettingError("SEAWALL_TLS_CERT needs SEAWALL_LISTEN and the transport 'own'")
     if settings.listen is not None and not re.fullmatch("unix:/.+", settings.listen):
         host_port("SEAWALL_LISTEN", settings.listen)
-    for name in ("http", "healthcheck"):
+    for name in ("http", "healthcheck", "envoy_admin"):
         value = getattr(settings, name)
         if value is not None:
             host_port(f"SEAWALL_{name.upper()}", value)

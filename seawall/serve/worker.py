@@ -71,6 +71,7 @@ class Worker:
             self._policy_refused,
             self._store_changed,
             lambda error: self._fault("policies", error),
+            on_unsure=self._policy_unsure,
         )
         self.slots = Slots(
             self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
@@ -270,6 +271,10 @@ class Worker:
             self.log("warn", "store is away", why=trouble, worker=self.name, policy=self.policies.version)
         else:
             self.log("info", "store answers", worker=self.name)
+
+    def _policy_unsure(self, why: str) -> None:
+        self.metrics.count("seawall_policy_unsure_total")
+        self.log("warn", "policy used although Envoy may not have its pools", why=why, worker=self.name)
 
     def _policy_refused(self, version: int, why: str) -> None:
         self.metrics.count("seawall_policy_refused_total")

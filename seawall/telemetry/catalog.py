@@ -80,6 +80,10 @@ METRICS: dict[str, Metric] = {
             ("worker",),
         ),
         Metric("seawall_policy_refused_total", _C, "Versions that a worker would not load; it kept the last good one."),
+        Metric(
+            "seawall_policy_unsure_total", _C, "Versions that a worker used although Envoy may not have their pools."
+        ),
+        Metric("seawall_route_settings_refused_total", _C, "Requests of a route whose setting is wrong.", ("key",)),
         Metric("seawall_faults_total", _C, "Faults of our own, each logged with its place.", ("where",)),
         Metric("seawall_log_dropped_total", _C, "Log lines dropped because the reader of the log was too slow."),
         Metric("seawall_workers", _G, "Workers by state (starting, serving, draining).", ("state",)),

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import certifi
+import httpx2 as httpx
 import pytest
 import yaml
 
-from seawall.mesh.bootstrap import bootstrap, bootstrap_json, render_dynamic
+from seawall.mesh.bootstrap import bootstrap, bootstrap_json, render_dynamic, version_of
 from seawall.mesh.settings import MeshSettings
+from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Engine as PolicyEngine
 from tests.e2e.tiny_envoy import Answer, envoy_binary, free_port, post, running_envoy, send
 from tests.e2e.tiny_gate import OWN, Engine, TinyGate
@@ -250,6 +252,53 @@ def test_envoy_accepts_all_that_is_generated(tmp_path: Path) -> None:
     assert "warning" not in validate(dynamic)
 
 
+PEOPLE = """
+engines:
+  a: {url: "http://127.0.0.1:1", weight: 1000, health: {path: /v2/health/ready, interval: 500ms, timeout: 60s}}
+  b: {url: "http://[::1]:2", health: off}
+  c: {url: "http://engine.example:8000", health: {healthy_after: 100}}
+"""
+VARIANTS = {
+    "nothing is said": "",
+    "no retries": "retries: {attempts: 0}",
+    "every condition": (
+        'retries: {attempts: 10, on: [connect-failure, refused-stream, reset-before-request, "429", "500", "502", "503",'
+        ' "504"], backoff: 1ms..60s, retry_after: 60s, budget: 100%}'
+    ),
+    "statuses alone": 'retries: {on: ["503"], backoff: 1s..1s, retry_after: 0s, budget: 0%}',
+    "conditions alone": "retries: {on: [connect-failure]}",
+    "no health checks": f"{PEOPLE}\npools: {{default: {{engines: [b]}}}}",
+    "affinities": (
+        f"{PEOPLE}\npools: {{default: {{engines: [a, b], affinity: tenant}},"
+        " names: {engines: [c, b], affinity: 'header:x-session'}}"
+    ),
+    "profiles": (
+        "profiles: {a: {hosts: ['*.example', b.example], class: vip}, b: {body_max: 1KiB}}\n"
+        "limits: [{domain: llm, descriptors: [{key: tenant, rate_limit: {unit: day}}]}]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_envoy_accepts_what_a_policy_can_say(tmp_path: Path, name: str) -> None:
+    """As one file, and as files that it watches: a request to a fresh Envoy shows that it has taken them."""
+    made = compile_policy(VARIANTS[name], upstreams=[("http://127.0.0.1:1", "vllm")])
+    admin = free_port()
+    settings = MeshSettings(sockets=(str(tmp_path / "w0.sock"),), port=free_port(), admin_port=admin)
+    static = tmp_path / "static.json"
+    static.write_text(bootstrap_json(bootstrap(settings, made, descriptors=descriptor_keys(made))))
+    assert "warning" not in validate(static)
+    (tmp_path / "envoy.json").write_text(bootstrap_json(bootstrap(settings, made, str(tmp_path))))
+    files = render_dynamic(made, descriptor_keys(made))
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    with running_envoy(tmp_path / "envoy.json", admin):
+        # `--mode validate` does not read them.
+        stats = httpx.get(f"http://127.0.0.1:{admin}/stats", timeout=30).text
+    assert f'cluster_manager.cds.version_text: "{version_of(files["cds.json"])}"' in stats
+    assert f'http.edge.rds.seawall.version_text: "{version_of(files["rds.json"])}"' in stats
+
+
 def test_envoy_accepts_the_file_for_people() -> None:
     assert "warning" not in validate(ENVOY / "envoy.yaml")
 
@@ -263,5 +312,8 @@ def test_envoy_accepts_the_snippets_of_the_readme(tmp_path: Path) -> None:
     manager["early_header_mutation_extensions"] = pieces["early_header_mutation_extensions"]
     manager["route_config"]["virtual_hosts"][0]["routes"] = pieces["routes"]
     made["static_resources"]["clusters"] = pieces["clusters"]
+    (tmp_path / "envoy.json").write_text(bootstrap_json(made))
+    assert "warning" not in validate(tmp_path / "envoy.json")
+    manager["route_config"]["virtual_hosts"] = pieces["virtual_hosts"]
     (tmp_path / "envoy.json").write_text(bootstrap_json(made))
     assert "warning" not in validate(tmp_path / "envoy.json")

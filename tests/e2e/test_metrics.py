@@ -16,6 +16,8 @@ ELSEWHERE = {
     "seawall_connections": "tests/wire/test_handoff.py: an address for many workers has to be there",
     "seawall_slots_overshoot_total": "tests/store/test_recovery.py: a worker has to be cut off from Redis",
     "seawall_policy_fallback_total": "tests/wire/test_canary.py: one worker has to be ahead of another",
+    "seawall_policy_unsure_total": "tests/wire/test_worker.py: nobody may write Envoy's files",
+    "seawall_route_settings_refused_total": "tests/e2e/test_route_settings.py: an Envoy with a route that is wrong",
     "seawall_policy_refused_total": "below: a version is put into Redis past the check",
 }
 

@@ -76,6 +76,7 @@ def post(port: int, path: str, body: object, **headers: str) -> Answer:
 def running_envoy(configuration: Path, admin_port: int) -> Iterator[list[str]]:
     """Run Envoy until the block ends; gives the lines of its access log. It is ready when the block begins."""
     command = [envoy_binary(), "-c", str(configuration), "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"]
+    command += ["--file-flush-interval-msec", "200"]
     log: list[str] = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None

@@ -4,7 +4,9 @@ Plain grpcio in threads, so that a fixture can outlive a test's event loop.
 """
 
 import json
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -125,17 +127,32 @@ class TinyGate:
 
 
 class Engine:
-    """An upstream that answers with its name and what it was sent."""
+    """An upstream that answers with its name and what it was sent, unless it is told to do something else."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, port: int = 0):
+        self.health = 200
+        self.next: deque[Callable[[Any], bool]] = deque()
+        """What to do with the next requests: each is given the handler, and says whether it has answered."""
+        self.asked: list[float] = []
+        """When requests came, in seconds of a monotonic clock."""
+        engine = self
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self.send_response(engine.health)
+                self.send_header("content-length", "0")
+                self.end_headers()
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"])) if "content-length" in self.headers else b""
                 while not self.headers.get("content-length") and (size := int(self.rfile.readline(), 16)):
                     body += self.rfile.read(size)
                     self.rfile.readline()
+                engine.asked.append(time.monotonic())
+                if engine.next and engine.next.popleft()(self):
+                    return
                 said = {"engine": name, "headers": dict(self.headers), "body": json.loads(body)}
                 data = json.dumps(said).encode()
                 self.send_response(int(self.headers.get("x-test-status", "200")))
@@ -147,7 +164,7 @@ class Engine:
             def log_message(self, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]
         self._pool = ThreadPoolExecutor(1)
         self._pool.submit(self._server.serve_forever, 0.05)
@@ -156,3 +173,34 @@ class Engine:
         self._server.shutdown()
         self._server.server_close()
         self._pool.shutdown()
+
+
+def status(code: int, **headers: str) -> Callable[[Any], bool]:
+    """Answer with a status and no body."""
+
+    def answer(handler: Any) -> bool:
+        handler.send_response(code)
+        for key, value in headers.items():
+            handler.send_header(key.replace("_", "-"), value)
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+        return True
+
+    return answer
+
+
+def gone(handler: Any) -> bool:
+    """Take the request and close the connection without a word."""
+    handler.close_connection = True
+    return True
+
+
+def cut(handler: Any) -> bool:
+    """Begin to answer, then close the connection."""
+    handler.send_response(200)
+    handler.send_header("content-length", "100")
+    handler.end_headers()
+    handler.wfile.write(b"begun")
+    handler.wfile.flush()
+    handler.close_connection = True
+    return True

@@ -1,6 +1,7 @@
 """One worker as a process: health, drain, the ends it can come to, and its socket's name."""
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from seawall.policy.compile import digest_of
 from seawall.serve.worker import Listening
 from tests.store.node import Valkey
 from tests.wire.as_envoy import (
@@ -65,6 +67,20 @@ async def test_health_names(here: Folder) -> None:
         assert (await refusal(raw(b"\xff")))[0] is grpc.StatusCode.INVALID_ARGUMENT
         worker.signal(signal.SIGINT)
         assert await ended(worker) == 0
+
+
+async def test_a_policy_that_envoy_may_not_have_is_used_and_told(here: Folder) -> None:
+    """The supervisor's word is that Envoy is late: the worker serves, and a metric and the log say that it isn't sure."""
+    word = {"policies": {digest_of(DEMO.read_text("utf-8")): {"files": "late"}}}
+    (here.path / "ready.json").write_text(json.dumps(word))
+    worker = here.worker(envoy_dir=str(here.path))
+    async with connect(worker.own) as channel:
+        await serving(worker, channel)
+        assert (await check(channel)).status.code == 0
+    said = await worker.snapshot()
+    assert said is not None
+    assert ["seawall_policy_unsure_total", [], 1] in said["metrics"]["counters"]
+    assert "Envoy did not say in time" in worker.log
 
 
 async def test_a_worker_of_one_service(here: Folder) -> None:

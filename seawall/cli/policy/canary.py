@@ -72,8 +72,8 @@ def canary(
     """Give a document to some tenants before all others; then move it, promote it or abort it.
 
     What tenants have (callers, prefilter, limits, output) comes from the canary for its tenants; what all share (classes,
-    engines, pools, models, store_loss) waits until it is promoted. A share takes the same tenants each time, and a larger
-    one only adds some. Without FILE and options: show the canary.
+    engines, pools, models, retries, profiles, store_loss) waits until it is promoted. A share takes the same tenants each
+    time, and a larger one only adds some. Without FILE and options: show the canary.
 
     \b
     Example:

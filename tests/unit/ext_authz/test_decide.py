@@ -8,7 +8,7 @@ from ext_authz.decide import decide, headers_to_remove
 from seawall.caller.keys import Caller
 from seawall.decision import Reason, Refusal
 from seawall.policy.compile import compile_policy
-from seawall.policy.compiled import Policy
+from seawall.policy.compiled import Policy, Profile
 
 NOW = 1_800_000_000.0
 GOOD, OLD = "sk-good", "sk-old"
@@ -75,6 +75,22 @@ def test_unknown_paths_may_pass() -> None:
     by = policy(unknown_paths="pass")
     assert decided(KEY, "/healthz", by=by) == Caller("acme", "vip", "good")
     assert decided(AGENT, "/healthz", by=by) == (Reason.MISSING_KEY, None)
+
+
+def test_a_route_has_its_own_class_and_paths() -> None:
+    """What a route says counts in place of the policy's own; what it does not say is the policy's."""
+
+    def on(route: Profile, headers: dict[str, str], path: str = "/healthz") -> object:
+        found = decide(POLICY, path=path, headers=headers, size=0, now=NOW, route=route)
+        return found.reason if isinstance(found, Refusal) else found
+
+    assert on(Profile(unknown_paths="pass"), KEY) == Caller("acme", "vip", "good")
+    assert on(Profile(class_="batch"), KEY) is Reason.UNKNOWN_PATH
+    assert on(Profile(class_="batch"), KEY, "/v1/models") == Caller("acme", "batch", "good")
+    assert on(Profile(class_="batch"), AGENT, "/v1/models") is Reason.MISSING_KEY, "it makes nobody a caller"
+    passing = policy(unknown_paths="pass")
+    found = decide(passing, path="/healthz", headers=KEY, size=0, now=NOW, route=Profile(unknown_paths="deny"))
+    assert isinstance(found, Refusal)
 
 
 def test_anonymous() -> None:

@@ -20,7 +20,9 @@ def test_decode() -> None:
     http.method, http.path = "POST", "/v1/models?x=y"
     http.headers["user-agent"] = "ü"
     http.headers["x-empty"] = ""
+    request.attributes.context_extensions["seawall.class"] = "vip"
     check = wire.decode(request.SerializeToString())
+    assert dict(check.extensions) == {"seawall.class": "vip"}
     assert (check.method, check.path, dict(check.headers)) == (
         "POST",
         "/v1/models?x=y",

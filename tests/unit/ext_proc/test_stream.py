@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from ext_proc import events as ev
 from ext_proc.stream import Exchange
+from seawall.decision import Reason
 from seawall.policy.compile import compile_policy
-from tests.unit.ext_proc.transcript import METADATA, replay, tell
+from seawall.policy.compiled import Profile
+from tests.unit.ext_proc.transcript import METADATA, STARTED, replay, tell
 
 CASES = yaml.safe_load((Path(__file__).parents[2] / "cases" / "ext_proc" / "exchanges.yaml").read_text())
 POLICIES = {name: compile_policy(text) for name, text in CASES["policies"].items()}
@@ -36,6 +38,25 @@ def test_no_engines() -> None:
         "> close",
         "< record gate_unavailable acme vip",
     ]
+
+
+def test_a_route_has_its_own_class_cap_and_paths() -> None:
+    """What the route says counts in place of metadata and policy; a path that it denies is refused and recorded."""
+    policy = POLICIES["open"]
+    exchange = Exchange(policy, STARTED, Profile("batch", 40))
+    [refused] = tell(exchange, "POST /v1/completions", METADATA)
+    assert isinstance(refused, ev.Refuse)
+    assert refused.answer.status == 413
+    assert b"50 bytes; allowed for class 'batch' are 40" in refused.answer.body
+    exchange = Exchange(policy, STARTED, Profile(body_max=60_000))
+    assert tell(exchange, "POST /v1/completions content-length=60000", METADATA) == [ev.AskForBody()]
+    exchange = Exchange(policy, STARTED, Profile(class_="batch", unknown_paths="deny"))
+    [refused] = tell(exchange, "GET /unknown end", METADATA)
+    assert isinstance(refused, ev.Refuse)
+    assert refused.details == "seawall.unknown_path"
+    [finished] = tell(exchange, "close", METADATA)
+    assert isinstance(finished, ev.Finished)
+    assert (finished.record.reason, finished.record.class_) == (Reason.UNKNOWN_PATH, "batch")
 
 
 def test_body_and_error_are_of_the_paths_protocol() -> None:

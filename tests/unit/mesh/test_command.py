@@ -13,7 +13,7 @@ UPSTREAM = ("--upstream", "http://127.0.0.1:8000")
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("POLICY", "SOCKET_DIR", "WORKERS", "UPSTREAMS", "MAX_HOLD", "MAX_BODY"):
+    for name in ("POLICY", "SOCKET_DIR", "WORKERS", "UPSTREAMS", "MAX_HOLD", "MAX_BODY", "ENGINE_CA"):
         monkeypatch.delenv(f"SEAWALL_{name}", raising=False)
 
 
@@ -55,8 +55,17 @@ def test_limits_of_the_policy_become_descriptors(tmp_path: Path) -> None:
 def test_a_directory_gets_the_files_that_envoy_watches(tmp_path: Path) -> None:
     result = run(*UPSTREAM, "--out", f"{tmp_path}/new/")
     assert result.exit_code == 0, result.output
-    assert {f.name for f in (tmp_path / "new").iterdir()} == {"envoy.json", "cds.json", "rds.json"}
+    assert {f.name for f in (tmp_path / "new").iterdir()} == {"envoy.json", "cds.json", "rds.json", "ready.json"}
     assert str(tmp_path / "new" / "cds.json") in (tmp_path / "new" / "envoy.json").read_text()
+
+
+def test_https_engines_are_checked_by_the_settings_certificates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SEAWALL_ENGINE_CA", "/etc/ours.pem")
+    assert '"filename": "/etc/ours.pem"' in run("--upstream", "https://engine.example").output
+    run("--upstream", "https://engine.example", "--out", f"{tmp_path}/")
+    assert '"filename": "/etc/ours.pem"' in (tmp_path / "cds.json").read_text()
 
 
 def test_a_file_gets_it_whole(tmp_path: Path) -> None:

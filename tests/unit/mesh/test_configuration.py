@@ -141,7 +141,7 @@ def test_dynamic_files_hold_what_the_static_one_has_inside() -> None:
     dynamic: Any = bootstrap(SETTINGS, POLICY, "/etc/dynamic")
     files = {name: json.loads(text) for name, text in render_dynamic(POLICY, [("tenant",)]).items()}
     assert set(files) == {"cds.json", "rds.json"}
-    assert {f["version_info"] for f in files.values()} == {POLICY.digest}
+    assert all(f["version_info"].startswith(f"{POLICY.digest[:16]}-") for f in files.values())
     inside = [c for c in static["static_resources"]["clusters"] if c["name"].startswith("pool_")]
     assert [without_type(c) for c in files["cds.json"]["resources"]] == inside
     assert without_type(files["rds.json"]["resources"][0]) == connection_manager(static)["route_config"]

@@ -43,6 +43,10 @@ def test_the_readme_has_what_the_configuration_has(tool: ModuleType) -> None:
     assert snippets["early_header_mutation_extensions"] == chain["early_header_mutation_extensions"]
     generated = [c["name"] for c in tool.configuration()["static_resources"]["clusters"]]
     assert [c["name"] for c in snippets["clusters"]] == generated
+    routes = chain["route_config"]["virtual_hosts"][0]["routes"]
+    assert snippets["routes"][0]["route"]["retry_policy"] == routes[0]["route"]["retry_policy"] | {
+        "host_selection_retry_max_attempts": 50
+    }
     for ours, theirs in zip(snippets["http_filters"], chain["http_filters"], strict=False):
         assert set(ours["typed_config"]) - {"rate_limits"} == set(theirs["typed_config"])
 

@@ -34,6 +34,19 @@ def test_no_duration(text: str) -> None:
         notation.duration(text)
 
 
+@pytest.mark.parametrize(("text", "span"), [("100ms..2s", (0.1, 2.0)), ("1s..1s", (1.0, 1.0)), ("0s..1m30s", (0, 90))])
+def test_span(text: str, span: tuple[float, float]) -> None:
+    """A span is the seconds of both."""
+    assert notation.span(text) == pytest.approx(span)
+
+
+@pytest.mark.parametrize("text", ["", "..", "1s", "1s..", "..1s", "2s..1s", "1s...2s", "1s..2s..3s", "1..2", "1s - 2s"])
+def test_no_span(text: str) -> None:
+    """What is no span is refused, saying what is allowed."""
+    with pytest.raises(ValueError, match="two durations"):
+        notation.span(text)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

@@ -51,6 +51,8 @@ KEY = "ab" * 32
         ("SEAWALL_SLOT_LEASE", "10", "slot_lease", 10.0),
         ("SEAWALL_LOG_LEVEL", "debug", "log_level", "debug"),
         ("SEAWALL_ENVOY_DIR", "/etc/envoy", "envoy_dir", "/etc/envoy"),
+        ("SEAWALL_ENVOY_ADMIN", "127.0.0.1:9901", "envoy_admin", "127.0.0.1:9901"),
+        ("SEAWALL_ENGINE_CA", "/etc/ours.pem", "engine_ca", "/etc/ours.pem"),
         ("SEAWALL_PROBE_KEY", KEY, "probe_key", KEY),
         ("SEAWALL_TRANSPORT", "grpcio", "transport", "grpcio"),
         ("SEAWALL_LISTEN_RESETS", "1000,33", "listen_resets", (1000, 33)),
