@@ -57,4 +57,7 @@ def headers_to_remove(policy: Policy, headers: Mapping[str, str]) -> list[str]:
     What only the gate may set is taken off even where Envoy was not told to; keys are for the gate and end here.
     """
     keys = [name for name in policy.callers.key_headers if name in headers]
+    names = "\n".join(headers)
+    if CONTROL_PREFIX not in names and PRIORITY_HEADER not in names:
+        return keys
     return [*keys, *(name for name in headers if name.startswith(CONTROL_PREFIX) or name == PRIORITY_HEADER)]

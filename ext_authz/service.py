@@ -1,10 +1,10 @@
 """The sequence of one Check: decode, decide, answer. It waits for nothing."""
 
-import secrets
 import time
 
 from ext_authz import wire
 from ext_authz.decide import decide, headers_to_remove
+from ext_authz.rid import Rids
 from seawall.decision import Reason, Refusal
 from seawall.llm.errors import answer
 from seawall.llm.protocols import family_of
@@ -18,6 +18,7 @@ class Service:
 
     def __init__(self, gate: Gate):
         self._gate = gate
+        self._rids = Rids()
         self._routes = Routes("ext_authz", gate.settings.max_body, gate.metrics, gate.log)
 
     def check(self, data: bytes, _: Call) -> bytes:
@@ -35,7 +36,7 @@ class Service:
         if version is None:
             raise RpcError(Status.UNAVAILABLE, "no policy yet")
         # Made here, at random: a client's own x-request-id must not name someone else's slot or reservation.
-        rid = secrets.token_hex(8)
+        rid = self._rids.next()
         started = time.perf_counter()
         decision = decide(
             version.policy,
@@ -58,9 +59,8 @@ class Service:
             "class": decision.class_,
             "key": decision.key,
             "policy": version.label,
-            "rid": rid,
         }
-        return wire.allow(metadata, headers_to_remove(version.policy, request.headers))
+        return wire.allow(metadata, rid, headers_to_remove(version.policy, request.headers))
 
     def _refused(self, refusal: Refusal, started: float) -> None:
         self._gate.metrics.count("seawall_decisions_total", "ext_authz", refusal.reason.value)

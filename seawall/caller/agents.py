@@ -1,10 +1,13 @@
 """User-Agent rules: globs and `~regular expressions`, in linear time whatever a client sends (RE2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import re2
+
+_KNOWN = 1024
+_SHORT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,15 +16,22 @@ class AgentRules:
 
     deny: Any = None
     allow: Any = None
+    _known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    """Verdicts of short values: clients send the same few again and again."""
 
     def denied(self, agent: str | None) -> bool:
         """Say whether a request with this User-Agent is refused; an absent header matches like an empty one."""
         if self.deny is None:
             return False
         text = agent or ""
-        if self.allow is not None and self.allow.search(text):
-            return False
-        return bool(self.deny.search(text))
+        verdict = self._known.get(text)
+        if verdict is None:
+            verdict = not (self.allow is not None and self.allow.search(text)) and bool(self.deny.search(text))
+            if len(text) <= _SHORT:
+                if len(self._known) >= _KNOWN:
+                    self._known.clear()
+                self._known[text] = verdict
+        return verdict
 
 
 def compile_agents(deny: Sequence[str], allow: Sequence[str]) -> AgentRules:

@@ -39,7 +39,7 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def check(data: bytes, _: Call) -> bytes:
     """Answers with what it was asked."""
     asked = wire.decode(data)
-    return wire.allow({"path": asked.path, "agent": asked.headers["user-agent"]}, ["x-api-key"])
+    return wire.allow({"path": asked.path, "agent": asked.headers["user-agent"]}, "1", ["x-api-key"])
 
 
 def services() -> list[RpcService]:
@@ -218,7 +218,7 @@ async def test_a_call_by_what_was_described() -> None:
             await ask(request.SerializeToString(), timeout=10)
         )
         assert list(response.ok_response.headers_to_remove) == ["x-api-key"]
-        assert dict(response.dynamic_metadata.items()) == {"path": "/v1/models", "agent": "reflected"}
+        assert dict(response.dynamic_metadata.items()) == {"path": "/v1/models", "agent": "reflected", "rid": "1"}
 
 
 @pytest.mark.parametrize("service", SERVICES)

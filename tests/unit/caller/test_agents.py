@@ -29,6 +29,17 @@ def test_allow_wins() -> None:
     assert not rules.denied("Good-Bot/2")
 
 
+def test_verdicts_are_kept_within_a_bound() -> None:
+    """However many agents come, their verdicts stay right, and few are kept; long ones never."""
+    rules = compile_agents(["*bot*"], [])
+    for n in range(3_000):
+        assert rules.denied(f"bot{n}")
+        assert not rules.denied(f"agent{n}")
+        assert rules.denied("bot" + "x" * 300 + str(n))
+    assert 0 < len(rules._known) <= 1024
+    assert all(len(agent) <= 256 for agent in rules._known)
+
+
 def test_no_rules() -> None:
     """Without rules nobody is denied."""
     assert not compile_agents([], []).denied(None)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ext_authz import wire
+from ext_authz.rid import Rids
 from seawall.decision import Reason, Refusal
 from seawall.llm.errors import answer
 from seawall.llm.protocols import Family
@@ -56,18 +57,40 @@ def test_any_bytes(data: bytes) -> None:
 
 def test_allow() -> None:
     """A request goes on with code 0, headers taken away, and metadata of texts only."""
-    response = pb.CheckResponse.FromString(wire.allow({"tenant": "acme", "key": ""}, ["x-seawall-pool"]))
+    response = pb.CheckResponse.FromString(wire.allow({"tenant": "acme", "key": ""}, "00ff", ["x-seawall-pool"]))
     assert response.status.code == 0
     assert response.WhichOneof("http_response") == "ok_response"
     assert list(response.ok_response.headers_to_remove) == ["x-seawall-pool"]
     fields = response.dynamic_metadata.fields
     assert {name: value.WhichOneof("kind") for name, value in fields.items()} == dict.fromkeys(fields, "string_value")
-    assert {name: value.string_value for name, value in fields.items()} == {"tenant": "acme", "key": ""}
+    assert {name: value.string_value for name, value in fields.items()} == {"tenant": "acme", "key": "", "rid": "00ff"}
 
 
 def test_allow_without_changes() -> None:
     """The answer says that it allows even where nothing is to be changed."""
-    assert pb.CheckResponse.FromString(wire.allow({}, [])).WhichOneof("http_response") == "ok_response"
+    assert pb.CheckResponse.FromString(wire.allow({}, "1", [])).WhichOneof("http_response") == "ok_response"
+
+
+def test_kept_answers() -> None:
+    """What is kept of one answer never shows in another, and long names are not kept."""
+    told = []
+    before = wire._allowed.cache_info().currsize
+    for rid, tenant, remove in [("1", "a", ["k"]), ("2", "a", ["k"]), ("3", "b", []), ("4", "a", ["x" * 200, "k"])]:
+        response = pb.CheckResponse.FromString(wire.allow({"tenant": tenant}, rid, remove))
+        fields = response.dynamic_metadata.fields
+        told.append(
+            (fields["rid"].string_value, fields["tenant"].string_value, [*response.ok_response.headers_to_remove])
+        )
+    assert told == [("1", "a", ["k"]), ("2", "a", ["k"]), ("3", "b", []), ("4", "a", ["x" * 200, "k"])]
+    assert wire._allowed.cache_info().currsize == before + 2
+
+
+def test_rids() -> None:
+    """Rids are 16 hexadecimal digits, and no two are the same."""
+    rids = Rids()
+    given = [rids.next() for _ in range(2_000)]
+    assert len(set(given)) == len(given)
+    assert all(len(rid) == 16 and set(rid) <= set("0123456789abcdef") for rid in given)
 
 
 @pytest.mark.parametrize("family", Family)
