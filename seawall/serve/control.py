@@ -1,7 +1,7 @@
 """The line between supervisor and worker: lines over a socket pair that the worker inherits.
 
-The supervisor sends a number, the worker answers [number, snapshot] in JSON; the end of the line tells a worker that its
-supervisor is gone.
+The supervisor sends a number, the worker answers [number, snapshot] in JSON; it sends `leave` when a successor has the
+worker's place. The end of the line tells a worker that its supervisor is gone.
 """
 
 import asyncio
@@ -11,13 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 LINE_LIMIT = 16 * 1024 * 1024
+_LEAVE = b"leave\n"
 
 
-async def answer(fd: int, snapshot: Callable[[], dict[str, Any]]) -> None:
-    """Worker's half: answer each line with a snapshot; returns when the supervisor is gone."""
+async def answer(fd: int, snapshot: Callable[[], dict[str, Any]], leave: Callable[[], None]) -> None:
+    """Worker's half: answer each number with a snapshot, obey `leave`; returns when the supervisor is gone."""
     reader, writer = await asyncio.open_connection(sock=_inherited(fd), limit=LINE_LIMIT)
     try:
         while question := await reader.readline():
+            if question == _LEAVE:
+                leave()
+                continue
             writer.write(json.dumps([int(question), snapshot()]).encode() + b"\n")
             await writer.drain()
     except OSError:
@@ -64,6 +68,11 @@ class Line:
         except (OSError, ValueError, TimeoutError):
             return None
 
+    def leave(self) -> None:
+        """Tell the worker that its successor serves: it ends its answers and goes."""
+        if not self._writer.is_closing():
+            self._writer.write(_LEAVE)
+
     def close(self) -> None:
-        """Close our end: the worker drains."""
+        """Close our end: the worker takes us for dead."""
         self._writer.close()

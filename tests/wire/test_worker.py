@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from seawall.serve.worker import Listening
+from seawall.serve.sockets import Listening
 from tests.store.node import Valkey
 from tests.wire.as_envoy import (
     HEALTH,
