@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import http.client
 import json
 import os
 import secrets
@@ -19,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seawall.cli import binaries
+from seawall.cli.asking import ask
 from seawall.cli.children import Child, Recipe, stop_all
 from seawall.cli.failure import Failure
 from seawall.cli.policy_file import compiled
@@ -131,6 +131,7 @@ class LocalGate:
             "policy": {"version": None, "note": ""},
             "pids": {},
             "workers": settings.workers,
+            "socket_dir": settings.socket_dir,
             "config_dir": str(directory),
             "logs": str(logs),
         }
@@ -142,9 +143,12 @@ class LocalGate:
         """Process ids by name: `up` itself, and its children."""
         return {"up": os.getpid(), **{name: child.pid for name, child in self.children.items()}}
 
-    def watch(self, stopped: threading.Event) -> None:
-        """Start again what dies, until told to stop; the state file follows."""
+    def watch(self, stopped: threading.Event, restart: threading.Event) -> None:
+        """Start again what dies, until told to stop; the state file follows. `restart` asks for a rolling restart."""
         while not stopped.wait(0.1):
+            if restart.is_set():
+                restart.clear()
+                self.children["supervisor"].signal(signal.SIGHUP)
             for child in self.children.values():
                 if child.revive(time.monotonic()):
                     self.told["pids"] = self.pids()
@@ -340,24 +344,6 @@ def envoy_sees(admin: str) -> int:
     answer = ask("GET", f"{admin}/stats?filter=cluster.gate.membership_healthy")
     number = answer[1].rpartition(b": ")[2].strip() if answer and answer[0] == 200 else b""
     return int(number) if number.isdigit() else 0
-
-
-def ask(
-    method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None
-) -> tuple[int, bytes] | None:
-    """One HTTP request to this machine; None when nothing answers in 10 s."""
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=10)
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    try:
-        connection.request(method, target, body, headers or {})
-        response = connection.getresponse()
-        return response.status, response.read()
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
 
 
 def taken(host: str, port: int) -> None:

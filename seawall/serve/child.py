@@ -134,6 +134,8 @@ class Child:
             await asyncio.wait([end], timeout=WATCH)
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self.kill()
+        async with self._asking:
+            self.snapshot = await self._line.last_words()
         self._line.close()
         return end.result()
 

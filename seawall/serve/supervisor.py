@@ -55,6 +55,7 @@ class Supervisor:
         self._failed_starts = 0
         self._attending: set[asyncio.Task[None]] = set()
         self._roll: Roll | None = None
+        self._rolls = 0
         self._again = False
         """Asked for another restart while one runs."""
         self._orphans = Orphans(settings)
@@ -135,6 +136,7 @@ class Supervisor:
     # Rolling restart
 
     def _begin_roll(self) -> None:
+        self._rolls += 1
         self._roll = roll = Roll(time.monotonic(), len(self._seats), self.settings.ready_time)
         if self.settings.listen is not None and self.settings.transport == "grpcio":
             roll.phase, roll.why = Phase.STOPPED, "with SEAWALL_TRANSPORT=grpcio two workers can't share SEAWALL_LISTEN"
@@ -222,6 +224,8 @@ class Supervisor:
         asking = self._tasks.start(self._poll(seat, child), f"poll {seat.index}")
         status = await child.ended()
         asking.cancel()
+        if child.snapshot is not None:
+            self._totals.update(str(child.pid), child.snapshot["metrics"])
         self._totals.ended(str(child.pid))
         if self._distributor is not None:
             self._distributor.leave(child.key)
@@ -336,5 +340,6 @@ class Supervisor:
             "restart": {"phase": roll.phase.value, "done": roll.done, "of": roll.places, "why": roll.why}
             if roll
             else None,
+            "restarts": self._rolls,
             "orphans": len(self._orphans.alive()),
         }

@@ -126,8 +126,11 @@ async def test_a_rolling_restart(here: Folder, node: Valkey) -> None:
         assert await stream.done() is grpc.StatusCode.OK
     await served.says(lambda b: not any(w["leaving"] for w in b["workers"].values()))
     stop.set()
-    assert await calling > 0
+    made = await calling
     assert not any(alive(pid) for pid in before)
+    # Those that left took nothing of what they had counted with them.
+    assert made > 0
+    assert await served.metric('seawall_decisions_total{reason="ok",service="ext_authz"}') == made
     assert await served.metric('seawall_worker_restarts_total{why="roll"}') == 2
     assert 'why="died"' not in await served.get("/metrics")
     # The names, the sockets and the supervisor's own file, and nothing else.
