@@ -1,6 +1,7 @@
 """A whole gate on this machine: what `seawall up` starts, waits for, watches and stops."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -28,7 +29,9 @@ from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
 from seawall.serve.chores import write_dynamic
+from seawall.serve.orphans import workers_of
 from seawall.serve.settings import SettingError, Settings, from_environment
+from seawall.serve.sockets import sweep
 from seawall.store import open_control
 from seawall.store.address import PARTS
 from seawall.store.contract import StoreUnavailable
@@ -157,6 +160,9 @@ class LocalGate:
     def stop(self) -> None:
         """Stop everything: Envoy first, so that nothing new arrives, the store last."""
         stop_all([self.children[name] for name in reversed(self.children)])
+        if self.told:
+            # Those of a supervisor that died just now and has no successor.
+            kill_workers(self.told["socket_dir"])
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
 
@@ -245,6 +251,14 @@ class LocalGate:
         }
         answer = ask("POST", f"{self.told['listener']}/v1/chat/completions", body, headers)
         return answer is not None and answer[0] == 200
+
+
+def kill_workers(directory: str) -> None:
+    """End workers that are left without a supervisor."""
+    for pid in workers_of(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    sweep(directory)
 
 
 def serve_environment(settings: Settings) -> dict[str, str]:

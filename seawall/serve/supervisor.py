@@ -93,9 +93,10 @@ class Supervisor:
             self._attend(self._fill(seat), f"worker {seat.index}")
         self._tasks.start(self._rebalance(), "rebalance")
         self._tasks.start(self._signs_of_life(), "notify")
-        self._tasks.start(self._orphans.bury(self.log), "orphans")
+        burying = self._tasks.start(self._orphans.bury(self.log), "orphans")
         while self._attending:
             await asyncio.wait(self._attending)
+        await asyncio.wait([burying])
         if self._distributor is not None:
             self._distributor.close()
         await endpoints.stop()
@@ -115,6 +116,7 @@ class Supervisor:
         self._notify.stopping()
         for child in self._children():
             self._end(child)
+        self._orphans.stop(at_once=self._at_once)
 
     def _end(self, child: Child) -> None:
         if self._at_once or not child.served:

@@ -212,3 +212,46 @@ def test_all_workers_killed(gate: RunningGate) -> None:
     assert asked.keys() <= {"200", "503 gate_unavailable"}, asked
     assert asked["503 gate_unavailable"] > 0
     assert restarts(gate) - before == {"died": 2}
+
+
+def test_envoy_killed(gate: RunningGate) -> None:
+    """Connections are cut; the workers see it and free every slot at once; another Envoy serves."""
+    pid = gate.pids["envoy"]
+
+    async def scenario() -> Counter[str]:
+        async with client() as http:
+            await asyncio.to_thread(gate.fault, hold=2)
+            crowd = Crowd(gate, http, 10)
+            await crowd.held(10, "every stream holds a slot")
+            os.kill(pid, signal.SIGKILL)
+            await crowd.become(cut=10)
+            await crowd.held(0, "all slots are free")
+            return crowd.seen
+
+    assert asyncio.run(scenario()) == {"cut": 10}
+    until(lambda: gate.pids["envoy"] != pid, "it was started again")
+    until(lambda: envoy_sees(gate.told["admin"]) == 2, "it sees two workers", 60)
+    gate.fault()
+    assert gate.chat(max_tokens=1).status_code == 200
+
+
+def test_the_store_away_with_deny(gate: RunningGate) -> None:
+    """`store_loss: {limits: deny}`: JSON 503 with a time to come back while the store hangs or is dead, 200 after it."""
+    gate.push(WIDE.replace("limits: share", "limits: deny"))
+    for down, back in ((signal.SIGSTOP, signal.SIGCONT), (signal.SIGKILL, None)):
+        pid = gate.pids["redis"]
+        os.kill(pid, down)
+        try:
+            until(lambda: gate.chat(max_tokens=1).status_code == 503, "it is denied")
+            refused = gate.chat(max_tokens=1)
+            if refused.status_code == 503:
+                assert refused.json()["error"]["code"] == "gate_unavailable"
+                assert int(refused.headers["retry-after"]) >= 1
+            else:
+                assert down is signal.SIGKILL, "it is back already"
+        finally:
+            if back is not None:
+                os.kill(pid, back)
+        until(lambda: gate.metric("seawall_store_up") == 2, "the store is back", 60)
+        until(lambda: gate.chat(max_tokens=1).status_code == 200, "requests are let in")
+    gate.push(WIDE)

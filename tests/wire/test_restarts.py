@@ -283,7 +283,24 @@ async def test_an_orphan_that_hangs_is_killed(here: Folder, node: Valkey) -> Non
     await second.serving()
     await second.says(lambda b: b["orphans"] == 0)
     assert not any(alive(pid) for pid in before)
-    assert "a worker of a supervisor that died hangs, it is killed" in second.process.log
+    assert "workers of a supervisor that died hang, they are killed" in second.process.log
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+async def test_who_stops_the_next_one_stops_the_orphans(here: Folder, node: Valkey, sig: signal.Signals) -> None:
+    """Also those whose names nobody has taken yet: the next supervisor's workers have no policy to serve by."""
+    first = Two(here, node)
+    before = await first.serving()
+    first.process.process.kill()
+    first.process.process.wait()
+    node.kill()
+    second = Two(here, node)
+    await second.says(lambda b: b["orphans"] == 2)
+    second.process.signal(sig)
+    await until(lambda: not second.process.lives(), f"the end; {second.process.log}", 30)
+    assert second.process.process.returncode == 0
+    assert not any(alive(pid) for pid in before)
+    assert list(here.sockets.iterdir()) == []
 
 
 async def test_a_second_supervisor_is_refused(here: Folder, node: Valkey) -> None:
