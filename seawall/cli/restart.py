@@ -42,7 +42,9 @@ def command(directory: str | None, no_wait: bool, as_json: bool) -> None:
     found = holder(where)
     if found is None:
         raise Failure(f"no supervisor serves {where}; name its directory with --socket-dir")
-    before = supervisor_says(found.http) if found.http else None
+    before = supervisor_says(found.http) if found.http else {}
+    if before is None:
+        raise Failure(f"the supervisor, process {found.pid}, does not answer at {found.http}")
     try:
         os.kill(found.pid, signal.SIGHUP)
     except PermissionError:
@@ -50,8 +52,7 @@ def command(directory: str | None, no_wait: bool, as_json: bool) -> None:
     if no_wait or found.http is None:
         click.echo(f"process {found.pid} was asked for it; its log tells how it goes")
         return
-    number = (before or {}).get("restarts", 0) + 1
-    told = _follow(found.http, number, quiet=as_json)
+    told = _follow(found.http, before["restarts"] + 1, quiet=as_json)
     if as_json:
         click.echo(json.dumps(told))
     if told["phase"] != "done":

@@ -6,6 +6,18 @@ from typing import Any
 from seawall.serve.child import Child
 from seawall.serve.roll import Place, Successor
 
+GONE: dict[str, Any] = {
+    "pid": None,
+    "age": 0.0,
+    "state": "unknown",
+    "policy": None,
+    "policy_error": "",
+    "store": "unknown",
+    "store_trouble": "",
+    "waiting_for": "",
+}
+"""What is said of a place without a worker."""
+
 
 @dataclass(slots=True)
 class Seat:
@@ -44,8 +56,7 @@ class Seat:
 
     def told(self) -> dict[str, Any]:
         """What /readyz says of it."""
-        gone = {"pid": None, "state": "unknown", "generation": self.generation, "policy": None, "store": "unknown"}
-        return (self.current.told() if self.current else gone) | {
+        return (self.current.told() if self.current else GONE | {"generation": self.generation}) | {
             "successor": self.coming.told() if self.coming else None,
             "leaving": self.leaving.told() if self.leaving else None,
         }
