@@ -65,6 +65,7 @@ map: $(VENV)/ready
 lock:
 	uv pip compile pyproject.toml --all-extras --group dev $(LOCK) -o requirements/dev.txt
 	uv pip compile pyproject.toml --all-extras $(LOCK) -o requirements/run.txt
+	uv pip compile --group build $(LOCK) --constraint requirements/dev.txt -o requirements/build.txt
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --constraint requirements/constraints.txt
 
 clean:

@@ -8,7 +8,8 @@ import time
 import click
 
 from seawall.cli.failure import Failure
-from seawall.cli.running import find, started
+from seawall.cli.running import find
+from seawall.serve.claim import started
 
 PATIENCE = 20.0
 

@@ -28,8 +28,12 @@ KIND = "vllm"
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=10000, show_default=True, help="Port to listen on.")
 @click.option(
-    "--admin-port", type=click.IntRange(1, 65535), default=9901, show_default=True, help="Admin port, on loopback."
+    "--admin-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the admin port: whoever reaches it can stop Envoy.",
 )
+@click.option("--admin-port", type=click.IntRange(1, 65535), default=9901, show_default=True, help="Admin port.")
 @click.option("--upstream", "upstreams", multiple=True, help="URL of an engine for a policy without any; repeatable.")
 @click.option(
     "--trusted-hops",
@@ -51,6 +55,7 @@ def command(
     sockets: tuple[str, ...],
     host: str,
     port: int,
+    admin_host: str,
     admin_port: int,
     upstreams: tuple[str, ...],
     trusted_hops: int,
@@ -78,6 +83,7 @@ def command(
         sockets=sockets or tuple(settings.socket(i) for i in range(workers or settings.workers)),
         host=host,
         port=port,
+        admin_host=admin_host,
         admin_port=admin_port,
         max_hold_s=settings.max_hold,
         max_body=settings.max_body,

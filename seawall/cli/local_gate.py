@@ -1,8 +1,8 @@
 """A whole gate on this machine: what `seawall up` starts, waits for, watches and stops."""
 
 import asyncio
+import contextlib
 import hashlib
-import http.client
 import json
 import os
 import secrets
@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seawall.cli import binaries
+from seawall.cli.asking import ask
 from seawall.cli.children import Child, Recipe, stop_all
 from seawall.cli.failure import Failure
 from seawall.cli.policy_file import compiled
@@ -28,7 +29,9 @@ from seawall.mesh.settings import MeshSettings
 from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
 from seawall.serve.envoy_files import write_dynamic
+from seawall.serve.orphans import workers_of
 from seawall.serve.settings import SettingError, Settings, from_environment
+from seawall.serve.sockets import sweep
 from seawall.store import open_control
 from seawall.store.address import PARTS
 from seawall.store.contract import StoreUnavailable
@@ -131,6 +134,7 @@ class LocalGate:
             "policy": {"version": None, "note": ""},
             "pids": {},
             "workers": settings.workers,
+            "socket_dir": settings.socket_dir,
             "config_dir": str(directory),
             "logs": str(logs),
         }
@@ -142,9 +146,12 @@ class LocalGate:
         """Process ids by name: `up` itself, and its children."""
         return {"up": os.getpid(), **{name: child.pid for name, child in self.children.items()}}
 
-    def watch(self, stopped: threading.Event) -> None:
-        """Start again what dies, until told to stop; the state file follows."""
+    def watch(self, stopped: threading.Event, restart: threading.Event) -> None:
+        """Start again what dies, until told to stop; the state file follows. `restart` asks for a rolling restart."""
         while not stopped.wait(0.1):
+            if restart.is_set():
+                restart.clear()
+                self.children["supervisor"].signal(signal.SIGHUP)
             for child in self.children.values():
                 if child.revive(time.monotonic()):
                     self.told["pids"] = self.pids()
@@ -153,6 +160,9 @@ class LocalGate:
     def stop(self) -> None:
         """Stop everything: Envoy first, so that nothing new arrives, the store last."""
         stop_all([self.children[name] for name in reversed(self.children)])
+        if self.told:
+            # Those of a supervisor that died just now and has no successor.
+            kill_workers(self.told["socket_dir"])
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
 
@@ -242,6 +252,14 @@ class LocalGate:
         }
         answer = ask("POST", f"{self.told['listener']}/v1/chat/completions", body, headers)
         return answer is not None and answer[0] == 200
+
+
+def kill_workers(directory: str) -> None:
+    """End workers that are left without a supervisor."""
+    for pid in workers_of(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    sweep(directory)
 
 
 def serve_environment(settings: Settings) -> dict[str, str]:
@@ -343,24 +361,6 @@ def envoy_sees(admin: str) -> int:
     answer = ask("GET", f"{admin}/stats?filter=cluster.gate.membership_healthy")
     number = answer[1].rpartition(b": ")[2].strip() if answer and answer[0] == 200 else b""
     return int(number) if number.isdigit() else 0
-
-
-def ask(
-    method: str, url: str, body: str | None = None, headers: dict[str, str] | None = None
-) -> tuple[int, bytes] | None:
-    """One HTTP request to this machine; None when nothing answers in 10 s."""
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=10)
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    try:
-        connection.request(method, target, body, headers or {})
-        response = connection.getresponse()
-        return response.status, response.read()
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
 
 
 def taken(host: str, port: int) -> None:

@@ -10,6 +10,7 @@ COMMANDS = {
     "serve": "Run the gate workers and their supervisor.",
     "up": "Start a whole gate here: Valkey, engines, workers and a real Envoy.",
     "down": "Stop the gate that `seawall up --detach` left running.",
+    "restart": "Replace the workers one by one: new code, no request lost.",
     "status": "Show workers, policy versions and pools.",
     "policy": "Check, compare, push, list, show and roll back policies.",
     "key": "Issue, revoke, list and hash API keys.",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seawall.cli.failure import Failure
+from seawall.serve.claim import started
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,3 @@ def find() -> Running | None:
             continue
         alive.append((when, Running(pid, told)))
     return max(alive, key=lambda entry: entry[0])[1] if alive else None
-
-
-def started(pid: int) -> str | None:
-    """Start time of a process in clock ticks since boot, or None when there is none (proc(5), stat field 22)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else fields[19]

@@ -39,7 +39,8 @@ def command(
 ) -> None:
     """Run the gate workers and the supervisor that keeps them.
 
-    SIGTERM drains: workers turn NOT_SERVING, finish running streams and go. SIGINT stops at once.
+    SIGTERM drains: workers turn NOT_SERVING, finish running streams and go. SIGINT stops at once. SIGHUP replaces the
+    workers one by one ('seawall restart').
 
     \b
     Example:

@@ -9,11 +9,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from seawall.cli.asking import supervisor_says
 from seawall.cli.connection import open_control
 from seawall.cli.store import moment, one_line
+from seawall.cli.supervised import socket_dir
 from seawall.policy.canary import Canary
 from seawall.policy.compile import compile_policy
 from seawall.policy.mistake import PolicyError
+from seawall.serve.claim import holder
 from seawall.store.contract import Control, UnknownVersion
 from seawall.store.versions import share_text
 
@@ -23,9 +26,15 @@ STALE = 5.0
 
 @click.command()
 @click.option("--store", metavar="URL", help="Default: SEAWALL_STORE, or the store of the running `seawall up`.")
+@click.option(
+    "--socket-dir",
+    "directory",
+    metavar="DIR",
+    help="Whose supervisor is asked too, if one runs on this machine. [SEAWALL_SOCKET_DIR]",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(store: str | None, as_json: bool) -> None:
-    """Show the current policy and the canary, what every worker runs, and the slots of each pool.
+def command(store: str | None, directory: str | None, as_json: bool) -> None:
+    """Show the current policy and the canary, what every worker runs, the slots of each pool, and how a restart goes.
 
     \b
     Example:
@@ -33,6 +42,7 @@ def command(store: str | None, as_json: bool) -> None:
       seawall status --json | jq '.workers[] | select(.behind)'
     """
     found = asyncio.run(_look(store))
+    found["supervisor"] = _supervisor(socket_dir(directory))
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -84,6 +94,21 @@ def _canary(canary: Canary, workers: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _supervisor(directory: str) -> dict[str, Any] | None:
+    """What the supervisor on this machine says of its processes; None when there is none, or it can't be asked."""
+    found = holder(directory)
+    said = supervisor_says(found.http) if found is not None and found.http else None
+    if found is None or said is None:
+        return None
+    processes = [
+        {"worker": name, "role": role, **{k: who[k] for k in ("pid", "generation", "age", "state")}}
+        for name, place in said["workers"].items()
+        for role, who in (("", place), ("successor", place["successor"]), ("predecessor", place["leaving"]))
+        if who and who["pid"]
+    ]
+    return {"pid": found.pid, "processes": processes, "restart": said["restart"], "orphans": said["orphans"]}
+
+
 async def _pools(control: Control, current: int | None) -> list[dict[str, Any]]:
     if current is None:
         return []
@@ -125,7 +150,25 @@ def _show(found: dict[str, Any]) -> None:
             note.split("\n")[0],
         )
     console.print(workers)
+    if found["supervisor"]:
+        _show_supervisor(console, found["supervisor"])
     pools = Table("pool", "in flight", "limit")
     for p in found["pools"]:
         pools.add_row(p["pool"], str(p["holders"]), str(p["limit"]))
     console.print(pools)
+
+
+def _show_supervisor(console: Console, said: dict[str, Any]) -> None:
+    restart = said["restart"]
+    if restart:
+        word = {"running": "under way", "done": "done", "stopped": "stopped"}[restart["phase"]]
+        why = f": {restart['why']}" if restart["why"] else ""
+        line = f"rolling restart {word}, {restart['done']} of {restart['of']} workers replaced{why}"
+        console.print(line, markup=False, style="red" if restart["phase"] == "stopped" else None, soft_wrap=True)
+    if said["orphans"]:
+        console.print(f"{said['orphans']} workers of a supervisor that died still end their answers")
+    table = Table("place", "pid", "process", "age", "state", title=f"supervisor, process {said['pid']}")
+    for p in said["processes"]:
+        state = f"{p['state']} ({p['role']})" if p["role"] else p["state"]
+        table.add_row(p["worker"], str(p["pid"]), f"no. {p['generation']}", f"{p['age']:.0f} s", state)
+    console.print(table)

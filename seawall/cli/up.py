@@ -21,6 +21,7 @@ from rich.table import Table
 from seawall.cli.failure import Failure
 from seawall.cli.local_gate import LocalGate, Wishes
 from seawall.cli.running import publish, runtime_dir
+from seawall.serve.hangup import Terminal
 
 READY_FD = "SEAWALL_UP_READY_FD"
 """Set for the process that `--detach` leaves behind: where it says that it is up, or why not."""
@@ -50,7 +51,7 @@ def command(
 ) -> None:
     """Start Valkey, two simulated engines, the gate workers and a real Envoy, and wait until a request has passed them.
 
-    Ctrl-C stops everything.
+    Ctrl-C stops everything; SIGHUP, or 'seawall restart', replaces the workers one by one.
 
     \b
     Example:
@@ -63,13 +64,14 @@ def command(
         return
     parent = os.environ.pop(READY_FD, None)
     os.environ.pop(REDIS, None)
-    stopped = threading.Event()
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    stopped, restart, terminal = threading.Event(), threading.Event(), Terminal()
+    for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, lambda *_: stopped.set())
+    signal.signal(signal.SIGHUP, lambda *_: (stopped if terminal.gone() else restart).set())
     try:
         with _directory(config_dir) as directory:
             wishes = Wishes(policy or demo_policy(), port, workers, redis_url, upstreams, directory)
-            _run(LocalGate(wishes), stopped, as_json, parent)
+            _run(LocalGate(wishes), stopped, restart, as_json, parent)
     except Failure as e:
         if parent is None:
             raise
@@ -77,7 +79,9 @@ def command(
         sys.exit(1)
 
 
-def _run(gate: LocalGate, stopped: threading.Event, as_json: bool, parent: str | None) -> None:
+def _run(
+    gate: LocalGate, stopped: threading.Event, restart: threading.Event, as_json: bool, parent: str | None
+) -> None:
     state: Path | None = None
     try:
         gate.start(stopped)
@@ -86,7 +90,7 @@ def _run(gate: LocalGate, stopped: threading.Event, as_json: bool, parent: str |
             show(gate.told, as_json, "Ctrl-C")
         else:
             _tell(parent, {"told": gate.told})
-        gate.watch(stopped)
+        gate.watch(stopped, restart)
     finally:
         if state is not None:
             state.unlink(missing_ok=True)

@@ -1,28 +1,38 @@
 """The line between supervisor and worker: lines over a socket pair that the worker inherits.
 
-The supervisor sends a number, the worker answers [number, snapshot] in JSON; the end of the line tells a worker that its
-supervisor is gone.
+The supervisor sends a number, the worker answers [number, snapshot] in JSON; it sends `leave` when a successor has the
+worker's place. The last that a worker says is [0, snapshot], so that nothing is lost of what it counted. The end of the
+line tells a worker that its supervisor is gone.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Callable
 from typing import Any
 
 LINE_LIMIT = 16 * 1024 * 1024
+LAST_WORDS = 1.0
+"""Seconds in which the line of a worker that has ended must have come to its end too."""
+_LEAVE = b"leave\n"
 
 
-async def answer(fd: int, snapshot: Callable[[], dict[str, Any]]) -> None:
-    """Worker's half: answer each line with a snapshot; returns when the supervisor is gone."""
+async def answer(fd: int, snapshot: Callable[[], dict[str, Any]], leave: Callable[[], None]) -> None:
+    """Worker's half: answer each number with a snapshot, obey `leave`; returns when the supervisor is gone."""
     reader, writer = await asyncio.open_connection(sock=_inherited(fd), limit=LINE_LIMIT)
     try:
         while question := await reader.readline():
+            if question == _LEAVE:
+                leave()
+                continue
             writer.write(json.dumps([int(question), snapshot()]).encode() + b"\n")
             await writer.drain()
     except OSError:
         return
     finally:
+        with contextlib.suppress(OSError):
+            writer.write(json.dumps([0, snapshot()]).encode() + b"\n")
         writer.close()
 
 
@@ -39,6 +49,7 @@ class Line:
         self._reader = reader
         self._writer = writer
         self._asked = 0
+        self._last: dict[str, Any] | None = None
 
     @classmethod
     async def open(cls, sock: socket.socket) -> "Line":
@@ -58,12 +69,29 @@ class Line:
                     number, snapshot = json.loads(text)
                     if number == self._asked:
                         return dict(snapshot)
+                    if number == 0:
+                        self._last = snapshot
             # The worker has closed its end: it is about to go.
             self._writer.close()
             return None
         except (OSError, ValueError, TimeoutError):
             return None
 
+    async def last_words(self) -> dict[str, Any] | None:
+        """What a worker that has ended said last, unasked; None when it was killed."""
+        with contextlib.suppress(OSError, ValueError, TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                while text := await self._reader.readline():
+                    number, snapshot = json.loads(text)
+                    if number == 0:
+                        self._last = snapshot
+        return self._last
+
+    def leave(self) -> None:
+        """Tell the worker that its successor serves: it ends its answers and goes."""
+        if not self._writer.is_closing():
+            self._writer.write(_LEAVE)
+
     def close(self) -> None:
-        """Close our end: the worker drains."""
+        """Close our end: the worker takes us for dead."""
         self._writer.close()

@@ -18,6 +18,8 @@ from seawall.rpc.address import bound, socket_inode, unlink_socket
 _CONNECTION, _SHED = b"c", b"s"
 _NUMBER = struct.Struct(">I")
 BACKLOG = 1024
+Key = tuple[int, int]
+"""A worker: its place, and which process of that place it is."""
 
 
 def to_shed(counts: list[int]) -> list[int]:
@@ -47,7 +49,7 @@ class Distributor:
 
     def __init__(self, address: str):
         self._address = address
-        self._takers: dict[int, Taker] = {}
+        self._takers: dict[Key, Taker] = {}
         self._listener: socket.socket | None = None
         self._inode: int | None = None
 
@@ -58,25 +60,25 @@ class Distributor:
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
 
-    def join(self, index: int) -> socket.socket:
+    def join(self, key: Key) -> socket.socket:
         """Make the line of a worker that is about to start; returns the end that it inherits."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        self.leave(index)
-        self._takers[index] = Taker(ours)
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._heard, index, ours)
+        self.leave(key)
+        self._takers[key] = Taker(ours)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._heard, key, ours)
         return theirs
 
-    def leave(self, index: int) -> None:
+    def leave(self, key: Key) -> None:
         """A worker has ended; its connections ended with it."""
-        taker = self._takers.pop(index, None)
+        taker = self._takers.pop(key, None)
         if taker is not None:
             asyncio.get_running_loop().remove_reader(taker.line.fileno())
             taker.line.close()
 
-    def taking(self, index: int, serves: bool) -> None:
+    def taking(self, key: Key, serves: bool) -> None:
         """A worker serves, or does not any more. The first one that serves opens the door."""
-        taker = self._takers.get(index)
+        taker = self._takers.get(key)
         if taker is None or taker.taking == serves:
             return
         taker.taking = serves
@@ -90,8 +92,11 @@ class Distributor:
             loop.remove_reader(self._listener.fileno())
 
     def counts(self) -> dict[int, int]:
-        """Connections of ours by worker."""
-        return {index: taker.open for index, taker in sorted(self._takers.items())}
+        """Connections of ours by place."""
+        found: dict[int, int] = {}
+        for (index, _), taker in sorted(self._takers.items()):
+            found[index] = found.get(index, 0) + taker.open
+        return found
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -113,7 +118,7 @@ class Distributor:
                     continue
                 taker.open += 1
 
-    def _heard(self, index: int, line: socket.socket) -> None:
+    def _heard(self, key: Key, line: socket.socket) -> None:
         """A worker tells of connections that are over, or is gone."""
         try:
             data = line.recv(4096)
@@ -121,11 +126,11 @@ class Distributor:
             return
         except OSError:
             data = b""
-        taker = self._takers.get(index)
+        taker = self._takers.get(key)
         if taker is None or taker.line is not line:
             return
         if not data:
-            self.leave(index)
+            self.leave(key)
             return
         taker.open = max(0, taker.open - _NUMBER.unpack(data)[0])
 
@@ -145,8 +150,8 @@ class Distributor:
             self._listener = None
             if self._address.startswith("unix:"):
                 unlink_socket(self._address.removeprefix("unix:"), self._inode)
-        for index in list(self._takers):
-            self.leave(index)
+        for key in list(self._takers):
+            self.leave(key)
 
 
 class Receiver:

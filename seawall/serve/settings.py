@@ -61,6 +61,12 @@ class Settings:
     grace: float = 130.0
     check_interval: float = 1.0
     slot_lease: float = 10.0
+    ready_time: float = 60.0
+    """Within which the successor of a worker must serve, or the rolling restart stops."""
+    hang_time: float = 15.0
+    """Without an answer to its supervisor, after which a worker is killed: by then Envoy has cut all that it carried."""
+    orphan_time: float = 30.0
+    """That workers of a dead supervisor go on, for the next one's to take their names."""
     log_level: str = "info"
     envoy_dir: str | None = None
     envoy_admin: str | None = None
@@ -113,6 +119,9 @@ VARIABLES = {
     "SEAWALL_GRACE": "grace",
     "SEAWALL_CHECK_INTERVAL": "check_interval",
     "SEAWALL_SLOT_LEASE": "slot_lease",
+    "SEAWALL_READY_TIME": "ready_time",
+    "SEAWALL_HANG_TIME": "hang_time",
+    "SEAWALL_ORPHAN_TIME": "orphan_time",
     "SEAWALL_LOG_LEVEL": "log_level",
     "SEAWALL_ENVOY_DIR": "envoy_dir",
     "SEAWALL_ENVOY_ADMIN": "envoy_admin",
@@ -129,6 +138,9 @@ _BOUNDS = {
     "grace": (0, 86400, " seconds"),
     "check_interval": (0.2, 60, " seconds"),
     "slot_lease": (1, 3600, " seconds"),
+    "ready_time": (1, 3600, " seconds"),
+    "hang_time": (1, 3600, " seconds"),
+    "orphan_time": (0, 3600, " seconds"),
     "max_connection_age": (1, 365 * 86400, " seconds"),
 }
 """Least and most of each number, both allowed; with its unit."""

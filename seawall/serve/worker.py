@@ -33,6 +33,7 @@ from seawall.serve.policies import Policies
 from seawall.serve.reflection import reflection
 from seawall.serve.settings import Settings
 from seawall.serve.slots import Slots
+from seawall.serve.sockets import Listening
 from seawall.store import open_store
 from seawall.telemetry.logfmt import Log
 from seawall.telemetry.metrics import Metrics
@@ -40,8 +41,8 @@ from seawall.telemetry.metrics import Metrics
 MESSAGE_MARGIN = 256 * 1024
 """What a gRPC message may hold beside a request body of the largest size."""
 POLL = 0.02
-ORPHAN_PATIENCE = 5.0
-"""Seconds that a worker whose supervisor died goes on serving for a successor to take its name; then it drains."""
+SETTLE = 0.2
+"""Seconds that a worker whose name was taken still accepts: who found the name before may be connecting."""
 
 
 def builders(names: Iterable[str]) -> dict[str, ServiceBuilder]:
@@ -82,6 +83,7 @@ class Worker:
         self._at_once = False
         self._dropped_told = 0
         self._succeeded = False
+        self.draining = False
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
         self.health = Health([service.name for service in services])
@@ -93,8 +95,9 @@ class Worker:
     async def run(self) -> int:
         """Serve until told to stop; the exit status."""
         loop = asyncio.get_running_loop()
-        for sig in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(sig, self.stop)
+        # SIGHUP is our supervisor's business; from a terminal it reaches us too.
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        loop.add_signal_handler(signal.SIGTERM, self.stop)
         loop.add_signal_handler(signal.SIGINT, self.stop, True)
         transport, listening = self._transport()
         try:
@@ -136,7 +139,12 @@ class Worker:
         self._at_once = self._at_once or at_once
         self._stop.set()
 
-    def _transport(self) -> tuple[Transport, "Listening | None"]:
+    def leave(self) -> None:
+        """Go because a successor serves in our place: no NOT_SERVING, which would be taken for its word."""
+        self._succeeded = True
+        self._stop.set()
+
+    def _transport(self) -> tuple[Transport, Listening | None]:
         settings = self.settings
         listening = Listening(settings.socket(self.index)) if settings.socket_dir else None
         addresses = [f"unix:{listening.own}"] if listening else []
@@ -176,7 +184,7 @@ class Worker:
             except ValueError as e:
                 self.log("error", "certificates can't be read, the last good ones stay", error=str(e))
 
-    async def _become_serving(self, listening: "Listening | None") -> None:
+    async def _become_serving(self, listening: Listening | None) -> None:
         while self.policies.current is None:
             await asyncio.sleep(POLL)
         if self._stop.is_set():
@@ -187,15 +195,23 @@ class Worker:
             listening.publish()
         self.health.become(State.SERVING)
         self.log("info", "worker serving", worker=self.name, policy=self.policies.version)
+        while listening is not None and not self._stop.is_set():
+            await asyncio.sleep(self.settings.check_interval)
+            if not listening.leads() and not self._stop.is_set():
+                # Someone removed it, or a successor took it and was gone before it had our place.
+                listening.publish()
 
     async def _drain(self, transport: Transport) -> None:
-        """Keep accepting until every Envoy has seen NOT_SERVING, then GOAWAY, then wait for running streams."""
+        """Keep accepting until every Envoy has seen NOT_SERVING, then GOAWAY, then wait for running streams.
+
+        With a successor in our place GOAWAY is enough: whoever connects again finds that one.
+        """
+        self.draining = True
         if not self._succeeded:
             self.health.become(State.DRAINING)
-        if not self._at_once and not self._succeeded:
-            self.log("info", "worker draining", worker=self.name)
-            seen = 2 * self.settings.check_interval + 1
-            ends = time.monotonic() + seen
+        if not self._at_once:
+            self.log("info", "worker draining", worker=self.name, succeeded=self._succeeded)
+            ends = time.monotonic() + (SETTLE if self._succeeded else 2 * self.settings.check_interval + 1)
             while time.monotonic() < ends and not self._at_once:
                 await asyncio.sleep(0.05)
         # A watcher has no reason to leave, and would hold us for the whole grace.
@@ -207,17 +223,18 @@ class Worker:
                 draining.cancel()
                 await transport.drain(0)
 
-    async def _answer_supervisor(self, fd: int, listening: "Listening | None") -> None:
-        await control.answer(fd, self._snapshot)
+    async def _answer_supervisor(self, fd: int, listening: Listening | None) -> None:
+        await control.answer(fd, self._snapshot, self.leave)
         if self._stop.is_set():
             return
         self.log("warn", "supervisor is gone", worker=self.name)
-        ends = time.monotonic() + ORPHAN_PATIENCE
+        if self.health.state is not State.SERVING:
+            # Ready later than the next supervisor's worker, it would take the name from that one.
+            self.stop()
+        ends = time.monotonic() + self.settings.orphan_time
         while time.monotonic() < ends and not self._stop.is_set():
-            if listening is not None and not listening.ours():
-                # A successor serves under our name. NOT_SERVING would be taken for its word; GOAWAY sends Envoy to it.
-                self._succeeded = True
-                break
+            if listening is not None and listening.leads() and not listening.ours():
+                self.leave()
             await asyncio.sleep(0.05)
         self.stop()
 
@@ -236,7 +253,7 @@ class Worker:
             self.metrics.count("seawall_log_dropped_total", n=dropped)
         return {
             "worker": self.name,
-            "state": self.health.state.value,
+            "state": self._state(),
             "policy": self.policies.version,
             "policy_error": self.policies.error,
             "store_up": self.store.healthy,
@@ -244,6 +261,10 @@ class Worker:
             "waiting": self.policies.waiting,
             "metrics": self.metrics.snapshot(),
         }
+
+    def _state(self) -> str:
+        # To gRPC health one whose successor serves never says that it drains.
+        return (State.DRAINING if self.draining else self.health.state).value
 
     def _gauges(self) -> Iterable[tuple[str, tuple[str, ...], float]]:
         index = f"w{self.index}"
@@ -257,7 +278,7 @@ class Worker:
         for pool, held, limit in self.slots.held():
             yield "seawall_slots", (pool,), held
             yield "seawall_slots_limit", (pool, index), limit
-        yield "seawall_workers", (self.health.state.value,), 1
+        yield "seawall_workers", (self._state(),), 1
 
     def _fault(self, where: str, error: BaseException) -> None:
         self.metrics.count("seawall_faults_total", where.rpartition("/")[2].split(" ", maxsplit=1)[0])
@@ -297,41 +318,6 @@ def certificates(settings: Settings) -> Certificates | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-
-
-class Listening:
-    """A worker's socket: a file of its own, and the name that Envoy knows, a link moved into place.
-
-    A worker that takes over a name while the old one still drains must not lose it when the old one removes its file.
-    """
-
-    def __init__(self, name: str):
-        self._name = Path(name)
-        self.own = Path(f"{name}.{os.getpid()}")
-
-    def publish(self) -> None:
-        """Point the name at our file."""
-        link = Path(f"{self.own}.new")
-        link.unlink(missing_ok=True)
-        link.symlink_to(self.own.name)
-        link.replace(self._name)
-
-    def named(self) -> bool:
-        """Say whether the name leads anywhere, be it to a worker that is no more."""
-        return self._name.is_symlink() or self._name.exists()
-
-    def ours(self) -> bool:
-        """Say whether the name still leads to us."""
-        try:
-            return self._name.readlink().name == self.own.name
-        except OSError:
-            return False
-
-    def withdraw(self) -> None:
-        """Remove our file, and the name if it is still ours."""
-        if self.ours():
-            self._name.unlink(missing_ok=True)
-        self.own.unlink(missing_ok=True)
 
 
 def main() -> int:

@@ -160,12 +160,12 @@ class Simulator:
             ask = read(body, chat=chat, models=self.engine.settings.models)
         except BadRequest as bad:
             return _failure(bad.status, bad.message, bad.param)
-        fault = self.faults.take()
+        over, fault = self.faults.over, self.faults.take()
         if fault.refusal is not None:
             return _refuse(fault.refusal)
         rid = headers.get("x-request-id") or f"{self.engine.settings.name}-{number}"
         reply = answer.Reply(f"{'chatcmpl' if chat else 'cmpl'}-{rid}", int(time.time()), ask.model, chat)
-        sending = Sending(request, self.engine, ask, reply, fault)
+        sending = Sending(request, self.engine, ask, reply, fault, over)
         # After a cut or a failed write aiohttp still wants a response, and finds that the connection is closed.
         with suppress(Cut, ConnectionError):
             await (sending.stream() if ask.stream else sending.whole())

@@ -1,5 +1,6 @@
 """Faults that a test asks the engine for. One document is in force at a time; its parts add up."""
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -30,6 +31,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Multiply all service times."""
     hang: bool | Count = False
     """Say nothing more while the slot stays taken: true before the headers, N after N stream chunks."""
+    hold: Count | None = None
+    """Say nothing more after N stream chunks until the fault is replaced or cleared; then go on."""
     error: Status | Error | None = None
     """Answer with this status, at once."""
     cut: Count | None = None
@@ -59,15 +62,21 @@ class Faults:
 
     def __init__(self) -> None:
         self.current = NONE
+        self.over = asyncio.Event()
+        """Set when the fault that is in force now has been replaced or cleared."""
 
     def put(self, document: bytes) -> Fault:
         """Replace the fault by a JSON document; `msgspec.ValidationError` or `DecodeError` names what is wrong."""
-        self.current = msgspec.json.decode(document, type=Fault)
+        self._become(msgspec.json.decode(document, type=Fault))
         return self.current
 
     def clear(self) -> None:
         """Work normally again."""
-        self.current = NONE
+        self._become(NONE)
+
+    def _become(self, fault: Fault) -> None:
+        self.over.set()
+        self.current, self.over = fault, asyncio.Event()
 
     def take(self) -> Fault:
         """Return the fault for one request."""

@@ -18,13 +18,22 @@ class Cut(Exception):
 class Sending:
     """Sends one answer; `stream` or `whole`, once. `response` is what aiohttp gets back, also after `Cut`."""
 
-    def __init__(self, request: web.Request, engine: Engine, ask: Ask, reply: answer.Reply, fault: Fault) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        engine: Engine,
+        ask: Ask,
+        reply: answer.Reply,
+        fault: Fault,
+        over: asyncio.Event,
+    ) -> None:
         self.response = web.StreamResponse()
         self._request = request
         self._engine = engine
         self._ask = ask
         self._reply = reply
         self._fault = fault
+        self._over = over
         self._chunks = 0
 
     async def whole(self) -> None:
@@ -82,12 +91,14 @@ class Sending:
         await self._fail_if_due()
 
     async def _fail_if_due(self) -> None:
-        """Cut or hang when as many chunks are out as the fault says."""
+        """Cut, hang or hold when as many chunks are out as the fault says."""
         if self._fault.cut is not None and self._chunks >= self._fault.cut:
             self._drop()
         hangs_after = self._fault.hangs_after
         if hangs_after is not None and self._chunks >= hangs_after:
             await _forever()
+        if self._fault.hold is not None and self._chunks >= self._fault.hold:
+            await self._over.wait()
 
     def _drop(self) -> None:
         """Close the connection without the end of the body; what was written still arrives."""

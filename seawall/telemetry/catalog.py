@@ -88,6 +88,11 @@ METRICS: dict[str, Metric] = {
         Metric("seawall_log_dropped_total", _C, "Log lines dropped because the reader of the log was too slow."),
         Metric("seawall_workers", _G, "Workers by state (starting, serving, draining).", ("state",)),
         Metric("seawall_connections", _G, "Client connections of SEAWALL_LISTEN that a worker holds.", ("worker",)),
-        Metric("seawall_worker_restarts_total", _C, "Workers started again after they had died."),
+        Metric(
+            "seawall_worker_restarts_total",
+            _C,
+            "Workers that another took the place of, by why (died, hung, left, roll).",
+            ("why",),
+        ),
     )
 }

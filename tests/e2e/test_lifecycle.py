@@ -78,6 +78,16 @@ def test_a_killed_child_comes_back_and_leaves_nothing(name: str) -> None:
         assert not sockets(gate)
 
 
+def test_workers_without_a_supervisor_go_with_the_gate() -> None:
+    """Ctrl-C just after the supervisor died: nobody waits for its workers to find out."""
+    with running("--workers", "1") as gate:
+        pids = everyone(gate)
+        os.kill(gate.pids["supervisor"], signal.SIGKILL)
+        gate.process.send_signal(signal.SIGINT)
+        until(lambda: not any(alive(pid) for pid in pids), "all processes are gone", 20)
+        assert not sockets(gate)
+
+
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="sw-"))
@@ -148,11 +158,22 @@ def test_detach_status_and_down(scratch: Path) -> None:
         assert json.loads(status.stdout)["current"] == 1
         table = up(scratch, "status")
         assert "default" in table.stdout
+        done = up(scratch, "restart")
+        assert (done.returncode, done.stdout) == (0, "worker 1 of 1 replaced\n"), done
+        again = up(scratch, "restart", "--json")
+        assert json.loads(again.stdout) == {"phase": "done", "done": 1, "of": 1, "why": ""}
+        supervisor = json.loads(up(scratch, "status", "--json").stdout)["supervisor"]
+        assert supervisor["pid"] == told["pids"]["supervisor"]
+        assert [p["generation"] for p in supervisor["processes"] if not p["role"]] == [3]
+        assert "rolling restart done, 1 of 1 workers replaced" in up(scratch, "status").stdout
+        asked = up(scratch, "restart", "--no-wait")
+        assert f"process {supervisor['pid']} was asked" in asked.stdout
     finally:
         down = up(scratch, "down")
     assert down.returncode == 0, down.stderr
     assert not any(alive(pid) for pid in told["pids"].values())
     one_line(up(scratch, "down"), "no gate")
+    one_line(up(scratch, "restart", "--socket-dir", str(scratch)), "no supervisor serves", "--socket-dir")
     one_line(up(scratch, "status"), "seawall up")
 
 

@@ -68,6 +68,18 @@ async def test_hang_in_the_middle(sim):
     await sim.until(running=0, aborted=1)
 
 
+async def test_hold_until_it_is_over(sim):
+    """After so many chunks it waits, and goes on to a whole answer when the fault is cleared."""
+    await sim.fault(hold=3)
+    async with await stream_of(sim, max_tokens=5) as response:
+        for _ in range(3):
+            assert (await response.content.readuntil(b"\n\n")).startswith(b"data: ")
+        await sim.until(running=1, generated_tokens=2)
+        await sim.fault()
+        assert (await response.content.read()).endswith(b"data: [DONE]\n\n")
+    await sim.until(running=0, aborted=0, generated_tokens=5)
+
+
 @pytest.mark.parametrize("chunks", [0, 1, 3])
 async def test_cut_in_a_stream(sim, chunks):
     """Exactly N chunks arrive, then the connection is closed without an end; this is no abort of the client."""

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from seawall.policy.compile import digest_of
-from seawall.serve.worker import Listening
+from seawall.serve.sockets import Listening
 from tests.store.node import Valkey
 from tests.wire.as_envoy import (
     HEALTH,
