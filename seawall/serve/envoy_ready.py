@@ -2,7 +2,7 @@
 
 The supervisor writes the files that Envoy watches, waits until Envoy has taken them, and then says so in `ready.json`
 beside them: the digests of all policies whose pools and routes are there, each with a word. Workers look there before
-they use a policy. See docs/decisions/0008.
+they use a policy. See docs/decisions/0009.
 """
 
 import asyncio
