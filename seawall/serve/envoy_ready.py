@@ -2,7 +2,7 @@
 
 The supervisor writes the files that Envoy watches, waits until Envoy has taken them, and then says so in `ready.json`
 beside them: the digests of all policies whose pools and routes are there, each with a word. Workers look there before
-they use a policy. See docs/decisions/0008.
+they use a policy. See docs/decisions/0009.
 """
 
 import asyncio
@@ -50,6 +50,16 @@ def read_ready(directory: str) -> dict[str, str]:
         return {}
 
 
+def ready_versions(directory: str) -> list[tuple[int, str]]:
+    """Numbers and digests of the policies whose files are there, newest first."""
+    try:
+        said = json.loads((Path(directory) / READY_FILE).read_text("utf-8"))["policies"]
+        found = [(int(e["version"]), str(d)) for d, e in said.items() if e["files"] in {Taken.TAKEN, Taken.WRITTEN}]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return sorted(((number, digest) for number, digest in found if number), reverse=True)
+
+
 class EnvoyReady:
     """A worker's look at `ready.json`. `on_unsure` is told why a policy is used although Envoy may not have it."""
 
@@ -57,6 +67,13 @@ class EnvoyReady:
         self._directory = directory
         self._on_unsure = on_unsure
         self._patience = patience
+
+    async def meanwhile(self, digest: str) -> list[tuple[int, str]]:
+        """Versions that a worker without a policy can begin with, while Envoy has not the pools of the current one."""
+        if self._directory is None:
+            return []
+        found = await asyncio.to_thread(ready_versions, self._directory)
+        return [] if any(known == digest for _, known in found) else found
 
     async def wait(self, policy: Policy, digest: str, before: Policy | None, file: str) -> None:
         """Return when the policy may be used; raises PolicyError when Envoy refused it and there is one to stay on.

@@ -169,6 +169,8 @@ class Policies:
             # Whether it fits depends on what it stands beside.
             self._refused.pop(share.digest, None)
         current = await self._version(standing.current, standing.digest) or known
+        if current is not None and known is None:
+            known = await self._begin(current.digest)
         if current is not None and current is not known and not await self._envoy_has(current, known):
             current = known
         if current is None:
@@ -191,6 +193,9 @@ class Policies:
             return None
         try:
             text, info = await self._store.document(number)
+            if info.digest != digest:
+                # A store that lost its data gives numbers anew.
+                return None
             if newer_than_this(info.needs):
                 why = f"version {number} needs release {info.needs}, this is {__version__}"
                 self._refuse(number, digest, why)
@@ -202,6 +207,17 @@ class Policies:
             self._refuse(number, digest, str(e))
             return None
         return Version(number, digest, policy, len(text))
+
+    async def _begin(self, digest: str) -> Version | None:
+        """Serve with the newest version that Envoy is ready for, where it is not for the current one.
+
+        A worker that starts takes the place of one that goes: it must not wait for a push that came just then.
+        """
+        for number, ready in await self._envoy.meanwhile(digest):
+            if (version := await self._version(number, ready)) is not None:
+                self._held.swap(version, self._clock())
+                return version
+        return None
 
     async def _envoy_has(self, version: Version, known: Version | None) -> bool:
         """Wait until Envoy has the pools of a version; False where it refused them, which is told once."""

@@ -96,7 +96,8 @@ def test_pools_come_and_are_renamed_under_load() -> None:
         os.kill(supervisor, signal.SIGKILL)
         until(lambda: gate.pids["supervisor"] != supervisor, "it was started again")
         gate.push(with_pools(gate, "five: {engines: [e1]}"))
-        assert gate.chat(max_tokens=1).status_code == 200
+        until(lambda: gate.chat(max_tokens=1).status_code == 200, "its workers serve")
+        until(lambda: "pool_five::" in gate.get_admin("/clusters"), "Envoy has the new pool")
         clusters = gate.get_admin("/clusters")
         assert all(f"pool_{name}::" in clusters for name in ("default", "one", "two", "three", "four", "five"))
 

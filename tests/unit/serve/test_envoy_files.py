@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from seawall.policy.compile import compile_policy
+from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.mistake import PolicyError
 from seawall.serve import envoy_files as module
 from seawall.serve.envoy_admin import EnvoyAdmin, NoEnvoy
 from seawall.serve.envoy_files import EnvoyFiles, Kept, write_dynamic
-from seawall.serve.envoy_ready import READY_FILE, EnvoyReady, Taken, read_ready
+from seawall.serve.envoy_ready import READY_FILE, EnvoyReady, Taken, read_ready, ready_versions
+from seawall.serve.policies import Policies
+from seawall.serve.settings import Settings
+from seawall.store.memory import MemoryStore
 
 CA = "/etc/ca.pem"
 
@@ -338,3 +341,52 @@ def test_a_word_that_nobody_understands_is_none(tmp_path: Path, text: str) -> No
 def test_nothing_is_read_where_nothing_is(tmp_path: Path) -> None:
     """No directory, no file: no word."""
     assert read_ready(str(tmp_path / "none")) == {}
+
+
+class Following:
+    """A worker that starts beside a store with two versions, whose pools differ."""
+
+    ONE = "pools: {a: {}}\n"
+    TWO = "pools: {b: {}}\n"
+
+    def __init__(self, directory: Path):
+        self.store = MemoryStore(owner="w")
+        settings = Settings(upstreams=(("http://e", "vllm"),), envoy_dir=str(directory))
+        self.policies = Policies(self.store, settings, "w", lambda *_: None)
+
+    async def push(self, text: str) -> None:
+        await self.store.push(text, digest=digest_of(text), author="a", reason="", needs="0.1")
+
+
+def say(directory: Path, *entries: tuple[int, str, str]) -> None:
+    said = {digest_of(text): {"version": number, "files": word, "until": None} for number, text, word in entries}
+    (directory / READY_FILE).write_text(json.dumps({"policies": said}))
+
+
+async def test_a_worker_that_starts_serves_what_envoy_has_meanwhile(tmp_path: Path) -> None:
+    """It takes the place of one that goes: a push that came just then must not keep it from serving."""
+    here = Following(tmp_path)
+    await here.push(here.ONE)
+    await here.push(here.TWO)
+    say(tmp_path, (1, here.ONE, "taken"), (7, "pools: {gone: {}}", "taken"))
+    looking = asyncio.ensure_future(here.policies.check())
+    while here.policies.version != 1:
+        assert not looking.done()
+        await asyncio.sleep(0.01)
+    assert not looking.done()
+    say(tmp_path, (1, here.ONE, "written"), (2, here.TWO, "taken"))
+    await looking
+    assert here.policies.version == 2
+
+
+@pytest.mark.parametrize("word", ["late", "refused"])
+async def test_a_worker_begins_with_nothing_that_is_not_sure(tmp_path: Path, word: str) -> None:
+    """Only versions whose files are there count, and a number that means another document does not."""
+    say(tmp_path, (1, Following.ONE, word), (2, Following.TWO, "taken"))
+    here = Following(tmp_path)
+    await here.push(Following.TWO)
+    await here.policies.check()
+    assert here.policies.version == 1
+    assert here.policies.current is not None
+    assert set(here.policies.current.pools) == {"b"}
+    assert ready_versions(str(tmp_path)) == [(2, digest_of(Following.TWO))]
