@@ -28,7 +28,8 @@ def connect(address: Path | str) -> grpc.aio.Channel:
         options=[
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50),
+            # In fact the time that an attempt may take: a busy machine needs some.
+            ("grpc.min_reconnect_backoff_ms", 10_000),
             ("grpc.max_reconnect_backoff_ms", 100),
         ],
     )
