@@ -32,7 +32,7 @@ local function first(key, life)
     end
   end
   local seconds = ceil(life / 1000000) + SLACK
-  if call('TTL', key) < seconds then
+  if call('PTTL', key) < seconds * 1000 then
     call('EXPIRE', key, seconds)
   end
 end

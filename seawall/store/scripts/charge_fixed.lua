@@ -22,7 +22,7 @@ for i, key in ipairs(KEYS) do
         end
       end
       local seconds = tonumber(length) + SLACK
-      if call('TTL', key) < seconds then
+      if call('PTTL', key) < seconds * 1000 then
         call('EXPIRE', key, seconds)
       end
     end
