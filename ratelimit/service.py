@@ -1,16 +1,19 @@
 """The sequence of one ShouldRateLimit call: decode, plan, charge in one step, conclude."""
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 
 from ratelimit import wire
 from seawall.decision import Reason
-from seawall.limits.decide import InvalidCall, Planned, Status, conclude, local_share, plan
+from seawall.limits.answer import Answer, Asked, answer, ask, passed
+from seawall.limits.call import InvalidCall
+from seawall.limits.decide import local_share
+from seawall.limits.window import US
 from seawall.policy.compiled import Policy
 from seawall.rpc.contract import Call, RpcError, RpcService
 from seawall.rpc.contract import Status as RpcStatus
 from seawall.serve.gate import Gate
-from seawall.store.contract import Charge, StoreUnavailable
+from seawall.store.contract import StoreUnavailable
 from seawall.store.memory import MemoryStore
 
 
@@ -29,16 +32,16 @@ class Service:
         our configuration has it). UNKNOWN as an overall code would always pass, so it is never sent.
         """
         started = time.perf_counter()
-        now = self._gate.store.now()
+        now = int(self._gate.store.now() * US)
         try:
             call = wire.decode(data)
             policy = self._policy(call.version)
-            planned = plan(call.domain, policy.limits.get(call.domain), call.descriptors, call.hits, now)
+            asked = ask(call.domain, policy.limits.get(call.domain), call.descriptors, call.hits, now)
         except ValueError as e:
             raise RpcError(RpcStatus.INVALID_ARGUMENT, str(e)) from (None if isinstance(e, InvalidCall) else e)
-        if not planned:
-            return self._answer([Status(over=False)] * len(call.descriptors), started)
-        return self._charge(policy, planned, len(call.descriptors), now, started)
+        if not asked.demands:
+            return self._told(answer(asked, (), now), started)
+        return self._charge(policy, asked, now, started)
 
     def _policy(self, label: str) -> Policy:
         version = self._gate.version(label, "ratelimit")
@@ -46,52 +49,41 @@ class Service:
             raise RpcError(RpcStatus.UNAVAILABLE, "no rate limit configuration loaded")
         return version.policy
 
-    async def _charge(
-        self, policy: Policy, planned: Sequence[Planned], descriptors: int, now: float, started: float
-    ) -> bytes:
-        charges = [Charge(p.identity, p.start, p.limit.unit.seconds, p.hits) for p in planned]
+    async def _charge(self, policy: Policy, asked: Asked, now: int, started: float) -> bytes:
         try:
-            counts = await self._gate.store.charge(charges)
+            outcomes = await self._gate.store.charge_all(asked.demands)
         except StoreUnavailable:
             self._gate.metrics.count("seawall_store_errors_total", "charge")
-            return self._answer(await self._without_store(policy, planned, charges, descriptors, now), started)
-        statuses = conclude(planned, counts, descriptors, now)
-        self._count_hits(planned, statuses)
-        return self._answer(statuses, started)
+            told = await self._without_store(policy, asked, now)
+        else:
+            told = answer(asked, outcomes, now)
+        return self._told(told, started)
 
-    async def _without_store(
-        self, policy: Policy, planned: Sequence[Planned], charges: Sequence[Charge], descriptors: int, now: float
-    ) -> list[Status]:
+    async def _without_store(self, policy: Policy, asked: Asked, now: int) -> Answer:
         """`store_loss.limits`: this worker's share, everything, or an error that lets Envoy's own setting decide."""
         self._gate.metrics.count("seawall_limit_local_total")
         law = policy.store_loss.limits
         if law == "deny":
             raise RpcError(RpcStatus.UNAVAILABLE, "the store of the counters is away")
         if law == "allow":
-            return [Status(over=False)] * descriptors
-        counts = await self._local.charge(charges)
-        statuses = conclude(planned, counts, descriptors, now)
+            return passed(asked)
         workers = self._gate.policies.workers_alive
-        for step, count in zip(planned, counts, strict=True):
-            share = local_share(step.limit, workers)
-            told = statuses[step.position]
-            statuses[step.position] = Status(count > share, told.limit, max(0, share - count), told.reset)
-        self._count_hits(planned, statuses)
-        return statuses
+        shares = [
+            demand._replace(windows=tuple(local_share(window, workers) for window in demand.windows))
+            for demand in asked.demands
+        ]
+        return answer(asked, await self._local.charge_all(shares), now)
 
-    def _count_hits(self, planned: Sequence[Planned], statuses: Sequence[Status]) -> None:
-        for step in planned:
-            outcome = "over" if statuses[step.position].over else "ok"
-            self._gate.metrics.count("seawall_limit_hits_total", step.limit.label, outcome, n=step.hits)
-
-    def _answer(self, statuses: Sequence[Status], started: float) -> bytes:
-        over = any(status.over for status in statuses)
-        reason = (Reason.RATE_LIMIT if over else Reason.OK).value
+    def _told(self, told: Answer, started: float) -> bytes:
+        for step, hits in told.counted:
+            outcome = "over" if told.statuses[step.position].exceeded else "ok"
+            self._gate.metrics.count("seawall_limit_hits_total", step.limit.label, outcome, n=hits.total)
+        reason = (Reason.RATE_LIMIT if told.over else Reason.OK).value
         self._gate.metrics.count("seawall_decisions_total", "ratelimit", reason)
-        if over:
+        if told.over:
             latency = time.perf_counter() - started
             self._gate.log("info", "request", service="ratelimit", latency=latency, reason=reason)
-        return wire.encode(statuses)
+        return wire.encode(told.over, told.statuses, told.headers, told.metadata)
 
 
 def build(gate: Gate) -> RpcService:

@@ -1,11 +1,12 @@
 """RateLimitRequest to plain values and back: the only file of this service that names Envoy's messages."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from seawall.limits.decide import Descriptor, Status
+from seawall.limits.call import Descriptor, Override
+from seawall.limits.decide import Status
 from seawall.mesh.names import VERSION_KEY
 from seawall.proto.gen import ratelimit_pb2
 
@@ -14,6 +15,7 @@ METHOD = "ShouldRateLimit"
 
 _RESPONSE = ratelimit_pb2.RateLimitResponse
 _OK, _OVER = _RESPONSE.OK, _RESPONSE.OVER_LIMIT
+_MOST = 2**32 - 1
 
 
 class RateLimitCall(NamedTuple):
@@ -42,10 +44,16 @@ def decode(data: bytes) -> RateLimitCall:
         Descriptor(
             [(entry.key, entry.value) for entry in d.entries],
             d.hits_addend.value if d.HasField("hits_addend") else None,
+            Override(d.limit.requests_per_unit, d.limit.unit) if d.HasField("limit") else None,
+            d.is_negative_hits,
         )
         for d in request.descriptors
     ]
-    return RateLimitCall(request.domain, descriptors, request.hits_addend, _version(descriptors))
+    version = _version(descriptors)
+    if version:
+        # It keeps its place and says nothing: no rule of any key, `*` included, is meant for it.
+        descriptors[-1] = Descriptor(())
+    return RateLimitCall(request.domain, descriptors, request.hits_addend, version)
 
 
 def _version(descriptors: Sequence[Descriptor]) -> str:
@@ -54,16 +62,28 @@ def _version(descriptors: Sequence[Descriptor]) -> str:
     return entries[0][1] if len(entries) == 1 and entries[0][0] == VERSION_KEY else ""
 
 
-def encode(statuses: Sequence[Status]) -> bytes:
-    """Write the answer: OVER_LIMIT when any status is over; Envoy makes its x-ratelimit headers of current_limit."""
-    response = _RESPONSE(overall_code=_OVER if any(s.over for s in statuses) else _OK)
+def encode(
+    over: bool,
+    statuses: Sequence[Status],
+    headers: Sequence[tuple[str, str]] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Write the answer. Envoy makes its x-ratelimit headers of current_limit, so it is there wherever one counts.
+
+    `headers` are added to the response by Envoy, `metadata` becomes dynamic metadata.
+    """
+    response = _RESPONSE(overall_code=_OVER if over else _OK)
     for status in statuses:
-        limit = status.limit
-        if limit is None:
-            response.statuses.add(code=_OK)
+        added = response.statuses.add(code=_OVER if status.over else _OK, limit_remaining=min(status.remaining, _MOST))
+        if status.window is None:
             continue
-        added = response.statuses.add(code=_OVER if status.over else _OK, limit_remaining=status.remaining)
-        added.current_limit.requests_per_unit = limit.requests_per_unit
-        added.current_limit.unit = int(limit.unit)  # type: ignore[assignment]
+        limit = added.current_limit
+        limit.requests_per_unit = status.window.requests
+        limit.unit = int(status.window.unit or 0)  # type: ignore[assignment]
+        limit.name = status.name
         added.duration_until_reset.seconds = status.reset
+    for name, value in headers:
+        response.response_headers_to_add.add(key=name, value=value)
+    if metadata is not None:
+        response.dynamic_metadata.update(metadata)
     return response.SerializeToString()

@@ -30,6 +30,7 @@ from seawall.policy.compile import compile_policy, descriptor_keys
 from seawall.policy.compiled import Policy
 from seawall.serve.envoy_files import write_dynamic
 from seawall.serve.orphans import workers_of
+from seawall.serve.policy_text import read_policy
 from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.serve.sockets import sweep
 from seawall.store import open_control
@@ -235,7 +236,7 @@ class LocalGate:
         """A store that had a policy keeps it: say so, and show the keys of that one."""
         version, text = in_force(redis_url)
         note = ""
-        if text != self.wishes.policy.read_text("utf-8"):
+        if text != read_policy(self.wishes.policy):
             note = f"The store had a policy already, version {version}; {self.wishes.policy} was not pushed."
             self.told["keys"] = demo_keys(compile_policy(text, upstreams=settings.upstreams))
         self.told["policy"] = {"version": version, "note": note}

@@ -1,56 +1,64 @@
 """One rate limit call, decided: what to charge, then what to answer. Pure; the charge itself happens between the two.
 
-Rules of envoyproxy/ratelimit: a descriptor without a limit is OK and counts nowhere; a call that goes over is charged in
-full; one descriptor over makes the whole call OVER_LIMIT.
+Rules of envoyproxy/ratelimit: a descriptor without a limit is OK and counts nowhere; one descriptor over makes the call
+OVER_LIMIT, unless it is one of several quotas; others are charged all the same.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from seawall.limits.descriptor import Entries, Limit, Node, counter_identity, match
-from seawall.limits.window import until_reset, window_start
+from seawall.limits.call import MAX_DESCRIPTORS, Descriptor, InvalidCall, check_entries, hits_of
+from seawall.limits.charge import Demand, Outcome
+from seawall.limits.counter_key import Entries, identity, text
+from seawall.limits.descriptor import UNLIMITED, Limit, Match, Node, match
+from seawall.limits.window import US, Algorithm, Unit, Window, window_start
 
-MAX_DESCRIPTORS = 64
-MAX_ENTRY_BYTES = 4096
-MAX_HITS = 2**63 - 1
-
-
-class InvalidCall(ValueError):
-    """A call that can't be decided; the text names what is wrong and what is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Descriptor:
-    """One descriptor of a call; `hits` None: the request's hits count."""
-
-    entries: Entries
-    hits: int | None = None
+OVERRIDE = "(request)"
+"""Label of every limit that came with a request: metrics are not to be named by what a client sends."""
+_OVERRIDES = frozenset({Unit.SECOND, Unit.MINUTE, Unit.HOUR, Unit.DAY, Unit.MONTH, Unit.YEAR})
+"""Units that a request can send: RateLimitUnit has no week."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A descriptor with a limit: which counter, which window, how many hits. `position` is the descriptor's place."""
+class Planned(NamedTuple):
+    """A descriptor whose limit counts. `position` is its place in the call, `counted` the entries its counter is named by.
+
+    `match` is None for a limit that came with the request.
+    """
 
     position: int
     limit: Limit
-    identity: bytes
-    start: int
+    counted: Entries
     hits: int
+    give_back: bool
+    match: Match | None
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Answer for one descriptor. Without a limit only `over` counts, and it is False. Times are whole seconds."""
+class Plan:
+    """What a call charges, and for each descriptor the limit that answers for it (an unlimited one is not charged)."""
+
+    domain: str
+    steps: tuple[Planned, ...]
+    limits: tuple[Limit | None, ...]
+
+
+class Status(NamedTuple):
+    """Answer for one descriptor. Without `window` there is nothing to describe: no limit, an unlimited or hidden one.
+
+    `over` is the code that is sent, `exceeded` what the counter said: a shadow limit is exceeded and not over. `reset`
+    is in whole seconds.
+    """
 
     over: bool
-    limit: Limit | None = None
+    window: Window | None = None
+    name: str = ""
     remaining: int = 0
     reset: int = 0
+    exceeded: bool = False
 
 
-def plan(
-    domain: str, tree: Node | None, descriptors: Sequence[Descriptor], request_hits: int, now: float
-) -> list[Planned]:
+def plan(domain: str, tree: Node | None, descriptors: Sequence[Descriptor], request_hits: int) -> Plan:
     """Find what a call charges. `request_hits` 0 means 1, as the protocol's default (rls.proto). Raises InvalidCall."""
     if not domain:
         raise InvalidCall("rate limit domain must not be empty")
@@ -58,41 +66,101 @@ def plan(
         raise InvalidCall("rate limit descriptor list must not be empty")
     if len(descriptors) > MAX_DESCRIPTORS:
         raise InvalidCall(f"{len(descriptors)} descriptors in one call; allowed are {MAX_DESCRIPTORS}")
-    planned: list[Planned] = []
-    if tree is None:
-        return planned
+    found: list[tuple[Limit, Match | None, Entries] | None] = [None] * len(descriptors)
+    replaced: set[str] = set()
+    if tree is not None:
+        for position, descriptor in enumerate(descriptors):
+            if descriptor.override is not None:
+                found[position] = (_override(descriptor), None, descriptor.entries)
+            elif (matched := match(tree, descriptor.entries)) is not None:
+                found[position] = (matched.limit, matched, matched.counted)
+                replaced |= matched.limit.replaces
+    steps: list[Planned] = []
     for position, descriptor in enumerate(descriptors):
-        limit = match(tree, descriptor.entries)
-        if limit is None:
+        one = found[position]
+        if one is None:
             continue
-        for key, value in descriptor.entries:
-            if len(key) + len(value) > MAX_ENTRY_BYTES:
-                raise InvalidCall(f"entry '{key[:40]}' is longer than {MAX_ENTRY_BYTES} characters")
-        hits = descriptor.hits if descriptor.hits is not None else request_hits or 1
-        if hits > MAX_HITS:
-            raise InvalidCall(f"hits_addend {hits} is above {MAX_HITS}")
-        identity = counter_identity(domain, descriptor.entries, limit)
-        planned.append(Planned(position, limit, identity, window_start(now, limit.unit.seconds), hits))
-    return planned
+        limit, matched, counted = one
+        if limit.name and limit.name in replaced:
+            found[position] = None
+        elif not limit.unlimited:
+            check_entries(descriptor)
+            hits = hits_of(descriptor, request_hits)
+            steps.append(Planned(position, limit, counted, hits, descriptor.give_back, matched))
+    return Plan(domain, tuple(steps), tuple(one[0] if one is not None else None for one in found))
 
 
-def conclude(planned: Sequence[Planned], counts: Sequence[int], descriptors: int, now: float) -> list[Status]:
-    """Turn counters after the charge into a status for each of `descriptors`; over when the counter is above the limit."""
-    statuses = [Status(over=False)] * descriptors
-    for step, count in zip(planned, counts, strict=True):
-        limit = step.limit
-        statuses[step.position] = Status(
-            over=count > limit.requests_per_unit,
-            limit=limit,
-            remaining=max(0, limit.requests_per_unit - count),
-            reset=until_reset(now, limit.unit.seconds),
-        )
+def _override(descriptor: Descriptor) -> Limit:
+    assert descriptor.override is not None
+    requests, unit = descriptor.override
+    if unit not in _OVERRIDES:
+        allowed = ", ".join(u.name for u in sorted(_OVERRIDES))
+        raise InvalidCall(f"unit {unit} of a descriptor's limit is not known; allowed are {allowed}")
+    return Limit(OVERRIDE, (Window(Algorithm.FIXED, requests, Unit(unit).seconds),))
+
+
+def demand(step: Planned, domain: str, now: int, prefix: str | None = None) -> Demand:
+    """What a step asks of the store at `now`, unix microseconds.
+
+    The key is free of collisions; with a `prefix` (CACHE_KEY_PREFIX, also "") it is envoyproxy/ratelimit's text wherever
+    the limit counts as that does.
+    """
+    limit = step.limit
+    key = (
+        identity(domain, step.counted)
+        if prefix is None or not limit.plain
+        else text(prefix, domain, step.counted, window_start(now // US, limit.windows[0].length))
+    )
+    return Demand(key, limit.windows, step.hits, step.give_back, limit.charge_refused, limit.exhausted)
+
+
+def conclude(plan: Plan, outcomes: Sequence[Outcome]) -> list[Status]:
+    """Give each descriptor its status; `outcomes` are those of the plan's steps, in order."""
+    statuses = [
+        Status(False, remaining=UNLIMITED) if limit is not None and limit.unlimited else Status(False)
+        for limit in plan.limits
+    ]
+    for step, outcome in zip(plan.steps, outcomes, strict=True):
+        statuses[step.position] = _status(step.limit, outcome)
     return statuses
 
 
-def local_share(limit: Limit, workers: int) -> int:
-    """Part of a limit that one of `workers` workers may spend by itself while the store is away, at least 1.
+def _status(limit: Limit, outcome: Outcome) -> Status:
+    over = outcome.over and not limit.shadow
+    shown = [
+        (window, reading)
+        for window, reading in zip(limit.windows, outcome.readings, strict=True)
+        if not window.hidden and (reading.over or not outcome.over)
+    ]
+    if not shown:
+        return Status(over, exceeded=outcome.over)
+    # Of several windows the one that refused, else the one with the least left; the first of equals.
+    window, reading = min(shown, key=lambda shown: shown[1].remaining)
+    return Status(over, window, limit.name, reading.remaining, reading.reset, outcome.over)
+
+
+def overall(plan: Plan, statuses: Sequence[Status], *, quota_mode: bool = False) -> bool:
+    """Whether the call is over: one limit that is no quota, or all the quotas there are.
+
+    With `quota_mode` every descriptor is a quota, also one without a limit, which passes; unlimited ones take no part.
+    """
+    quotas: list[bool] = []
+    for limit, status in zip(plan.limits, statuses, strict=True):
+        if limit is not None and limit.unlimited:
+            continue
+        if quota_mode or (limit is not None and limit.quota):
+            quotas.append(status.over)
+        elif status.over:
+            return True
+    return bool(quotas) and all(quotas)
+
+
+def local_share(window: Window, workers: int) -> Window:
+    """Part of a window that one of `workers` workers may spend by itself while the store is away, at least 1 hit.
 
     Over all workers that is at most the limit, or their number where the limit is smaller.
     """
-    return max(1, limit.requests_per_unit // max(1, workers)) if limit.requests_per_unit else 0
+    workers = max(1, workers)
+    requests = max(1, window.requests // workers) if window.requests else 0
+    burst = max(1, window.burst // workers) if window.burst else 0
+    return Window(window.algorithm, requests, window.length, burst, window.hidden)

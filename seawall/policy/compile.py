@@ -11,8 +11,8 @@ from seawall.caller.agents import AgentRules, compile_agents
 from seawall.caller.keys import Callers, Key, Tenant
 from seawall.caller.prefilter import Prefilter
 from seawall.limits.build import Rule, build, limits_of
-from seawall.limits.descriptor import Node
-from seawall.limits.window import Unit
+from seawall.limits.descriptor import Limit, Node
+from seawall.limits.window import Algorithm, Unit, Window
 from seawall.policy.checks import DEFAULT_POOL, DENY, Checks
 from seawall.policy.compiled import (
     Engine,
@@ -26,7 +26,7 @@ from seawall.policy.compiled import (
     StoreLoss,
     Variant,
 )
-from seawall.policy.document import Descriptor, Document, Health, LimitDomain
+from seawall.policy.document import Descriptor, Document, Health, LimitWindow, RateLimit
 from seawall.policy.document import Engine as EngineSection
 from seawall.policy.fields import parse_url
 from seawall.policy.load import MAX_BODY, Loaded, load
@@ -69,7 +69,7 @@ def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str
         classes=tuple(document.classes),
         callers=_callers(document),
         prefilter=_prefilter(loaded),
-        limits=_fixed({limits.domain: domain_tree(limits) for limits in document.limits}),
+        limits=_fixed({limits.domain: domain_tree(limits.descriptors) for limits in document.limits}),
         engines=_fixed(engines),
         pools=_fixed(pools),
         models=_fixed(_models(document, default)),
@@ -127,15 +127,44 @@ def _agents(loaded: Loaded) -> AgentRules:
         raise PolicyError([checks.mistake(("prefilter", "user_agents"), why, key=True)]) from None
 
 
-def domain_tree(limits: LimitDomain) -> Node:
+def domain_tree(descriptors: Sequence[Descriptor]) -> Node:
     """Tree of one domain's rules."""
-    return build([_rule(descriptor) for descriptor in limits.descriptors])
+    return build([_rule(descriptor) for descriptor in descriptors])
 
 
 def _rule(descriptor: Descriptor) -> Rule:
-    limit = descriptor.rate_limit
-    rate = (limit.requests_per_unit, Unit[limit.unit.upper()]) if limit else None
-    return Rule(descriptor.key, descriptor.value, rate, tuple(_rule(d) for d in descriptor.descriptors))
+    return Rule(
+        key=descriptor.key,
+        value=descriptor.value,
+        limit=_limit(descriptor, descriptor.rate_limit) if descriptor.rate_limit is not None else None,
+        below=tuple(_rule(d) for d in descriptor.descriptors),
+        share=descriptor.share_threshold,
+        value_named=descriptor.value_to_metric,
+        detailed=descriptor.detailed_metric,
+    )
+
+
+def _limit(descriptor: Descriptor, section: RateLimit) -> Limit:
+    windows = () if section.unlimited else (_window(section), *map(_window, section.also))
+    plain = len(windows) == 1 and windows[0].algorithm is Algorithm.FIXED
+    return Limit(
+        label="",
+        windows=windows,
+        name=section.name,
+        replaces=frozenset(replaced.name for replaced in section.replaces),
+        shadow=descriptor.shadow_mode,
+        quota=descriptor.quota_mode,
+        charge_refused=plain if section.charge_refused is None else section.charge_refused,
+        exhausted=section.at_limit == "exhausted",
+        metadata=descriptor.metadata,
+    )
+
+
+def _window(section: LimitWindow) -> Window:
+    algorithm = Algorithm(section.algorithm)
+    length = section.window or Unit[section.unit.upper()].seconds
+    burst = (section.burst or section.requests_per_unit) if algorithm is Algorithm.GCRA else 0
+    return Window(algorithm, section.requests_per_unit, length, burst, section.hidden)
 
 
 def _engines(document: Document, upstreams: Sequence[tuple[str, str]]) -> dict[str, Engine]:
@@ -202,7 +231,7 @@ def charged_by(document: Document) -> list[tuple[str, str]]:
     return [
         (f"{limits.domain}: {limit.label}", who_charges(limits.domain, keys))
         for limits in document.limits
-        for keys, limit in limits_of(domain_tree(limits))
+        for keys, limit in limits_of(domain_tree(limits.descriptors))
     ]
 
 

@@ -4,7 +4,7 @@ Documents are compared by what they mean, defaults filled in: another order of k
 written out is no difference. No digest of a key is repeated, keys are told by their ids.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,15 +12,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from seawall.policy.canary import TENANT_SECTIONS
-from seawall.policy.document import Descriptor, Document, Key, keys_of
+from seawall.policy.document import Document, Key, keys_of
 from seawall.policy.mistake import shown
+from seawall.policy.rule_told import Entries, rules_told
 from seawall.policy.rules import CHARGED_KEYS, OUR_DOMAIN
 
 ENVOY_SECTIONS = frozenset({"engines", "pools", "retries"})
 """Sections that Envoy's files are made of; of a pool all but `concurrency`."""
 _SIZES = frozenset({("prefilter", "headers", "max"), ("prefilter", "body", "max"), ("prefilter", "body", "per_class")})
-
-Rules = dict[tuple[tuple[str, str], ...], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,8 @@ def _keys(one: Mapping[str, tuple[str, Key]], two: Mapping[str, tuple[str, Key]]
 
 
 def _limits(before: Document, after: Document) -> Iterator[Difference]:
-    one = {limits.domain: _rules(limits.descriptors) for limits in before.limits}
-    two = {limits.domain: _rules(limits.descriptors) for limits in after.limits}
+    one = {limits.domain: rules_told(limits.descriptors) for limits in before.limits}
+    two = {limits.domain: rules_told(limits.descriptors) for limits in after.limits}
     sent = {tuple(key for key, _ in path) for path in one.get(OUR_DOMAIN, {})}
     for domain in {**one, **two}:
         old, new = one.get(domain, {}), two.get(domain, {})
@@ -110,31 +109,30 @@ def _limits(before: Document, after: Document) -> Iterator[Difference]:
             keys = tuple(key for key, _ in path)
             fresh = domain == OUR_DOMAIN and was is None and keys not in sent and set(keys) <= set(CHARGED_KEYS)
             if was is None:
-                text = f"{who}: {will} added"
+                assert will is not None
+                text = f"{who}: {will.text} added"
             elif will is None:
-                text = f"{who}: {was} removed"
+                text = f"{who}: {was.text} removed"
             else:
-                anew = "" if was.partition("/")[2] == will.partition("/")[2] else " (counted anew)"
-                text = f"{who}: requests {was} → {will}{anew}"
+                anew = " (counted anew)" if was.counted and will.counted and was.counted != will.counted else ""
+                text = f"{who}: requests {was.text} → {will.text}{anew}"
             yield Difference("limits", text, fresh)
+        both = [[path for path in rules if path in old and path in new and _wild(path)] for rules in (old, new)]
+        if both[0] != both[1]:
+            where = "" if domain == OUR_DOMAIN else f"domain {domain}: "
+            yield Difference("limits", f"{where}order of rules with '*': {', '.join(map(_spelled, both[1]))}")
 
 
-def _rules(descriptors: Iterable[Descriptor], above: tuple[tuple[str, str], ...] = ()) -> Rules:
-    """Flatten the rules that decide anything: path of entries → `600/minute`, or `no limit` for one that lets through."""
-    found: Rules = {}
-    for rule in descriptors:
-        path = (*above, (rule.key, rule.value))
-        if rule.rate_limit is not None:
-            found[path] = f"{rule.rate_limit.requests_per_unit}/{rule.rate_limit.unit}"
-        elif not rule.descriptors:
-            found[path] = "no limit"
-        found |= _rules(rule.descriptors, path)
-    return found
+def _wild(path: Entries) -> bool:
+    return any("*" in key or "*" in value for key, value in path)
 
 
-def _who(domain: str, path: tuple[tuple[str, str], ...]) -> str:
-    parts = [f"{key} {value}" if value else f"each {key}" for key, value in path]
-    return ("" if domain == OUR_DOMAIN else f"domain {domain}: ") + ", ".join(parts)
+def _spelled(path: Entries) -> str:
+    return ", ".join(f"{key} {value}" if value else f"each {key}" for key, value in path)
+
+
+def _who(domain: str, path: Entries) -> str:
+    return ("" if domain == OUR_DOMAIN else f"domain {domain}: ") + _spelled(path)
 
 
 def _section(section: str, one: Any, two: Any) -> Iterator[tuple[str, bool]]:

@@ -5,9 +5,10 @@ understands all keys a document uses. Names that refer to one another are checke
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.fields import FieldInfo
 
 from seawall.policy.fields import (
@@ -18,21 +19,24 @@ from seawall.policy.fields import (
     EntryKey,
     EntryValue,
     Expires,
+    Flag,
     HeaderName,
     HealthPath,
     Host,
     Items,
     Label,
+    Metadata,
     ModelName,
     Name,
     Named,
     PoolName,
     Release,
     RetryOn,
+    RuleList,
     Share,
     Text,
-    UnitName,
     Url,
+    WindowLength,
     lasting,
     one_of,
     refused,
@@ -58,6 +62,11 @@ def known_since(release: str) -> dict[str, Any]:
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Fields of a section by the key that the document uses."""
+    return _keys_of(model)
+
+
+@cache
+def _keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
@@ -77,10 +86,15 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     # A secret may stand at this place or in it: no mistake repeats a value from here.
     private: ClassVar[bool] = False
+    # Keys that are passed over here when the context says `lenient`: they mean something on another level.
+    misplaced: ClassVar[frozenset[str]] = frozenset()
 
     @model_validator(mode="before")
     @classmethod
-    def _absent(cls, data: Any) -> Any:
+    def _absent(cls, data: Any, info: ValidationInfo) -> Any:
+        if isinstance(data, dict) and cls.misplaced and info.context:
+            known = keys_of(cls)
+            data = {k: v for k, v in data.items() if k in known or k not in cls.misplaced}
         return given(cls, data)
 
 
@@ -142,25 +156,71 @@ class Prefilter(Section):
     unknown_paths: Annotated[Literal["deny", "pass"], one_of("deny", "pass")] = "deny"
 
 
-class RateLimit(Section):
-    """`rate_limit` of a descriptor, as in envoyproxy/ratelimit."""
+_RULE_KEYS = frozenset(
+    {
+        *("domain", "descriptors", "key", "value", "rate_limit", "unit", "requests_per_unit", "unlimited", "name"),
+        *("replaces", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"),
+    }
+)
+"""Keys of envoyproxy/ratelimit's files. It lets each of them stand on each level, and reads it on its own only."""
+Requests = Annotated[int, whole(0, 2**32 - 1)]
+AlgorithmName = Annotated[Literal["fixed", "sliding", "gcra"], one_of("fixed", "sliding", "gcra")]
 
-    unit: UnitName
-    requests_per_unit: Annotated[int, whole(0, 2**32 - 1)] = 0
+
+class Replaced(Section):
+    """A limit that doesn't count beside the one that replaces it."""
+
+    misplaced = _RULE_KEYS
+    name: EntryKey
+
+
+class LimitWindow(Section):
+    """One more window of a limit. Ours."""
+
+    unit: Text = ""
+    window: WindowLength | None = None
+    requests_per_unit: Requests = 0
+    algorithm: AlgorithmName = "fixed"
+    burst: Annotated[int, whole(1, 2**32 - 1)] | None = None
+    hidden: Flag = False
+
+
+class RateLimit(LimitWindow):
+    """`rate_limit` of a descriptor, as in envoyproxy/ratelimit, and what we add: `OUR_KEYS`."""
+
+    misplaced = _RULE_KEYS
+    unlimited: Flag = False
+    name: Text = ""
+    replaces: Items[Replaced] = ()
+    also: Items[LimitWindow] = ()
+    at_limit: Annotated[Literal["open", "exhausted"], one_of("open", "exhausted")] = "open"
+    charge_refused: Flag | None = None
+
+
+OUR_KEYS = ("window", "algorithm", "burst", "hidden", "also", "at_limit", "charge_refused")
+"""Keys of `rate_limit` that envoyproxy/ratelimit doesn't know: refused where its files are read strictly."""
 
 
 class Descriptor(Section):
     """One rule, and the rules below it."""
 
+    misplaced = _RULE_KEYS
     key: EntryKey
     value: EntryValue = ""
     rate_limit: RateLimit | None = None
     descriptors: "Items[Descriptor]" = ()
+    shadow_mode: Flag = False
+    quota_mode: Flag = False
+    detailed_metric: Flag = False
+    value_to_metric: Flag = False
+    share_threshold: Flag = False
+    metadata: Metadata = {}
 
 
 class LimitDomain(Section):
     """One document of envoyproxy/ratelimit: the rules of one domain."""
 
+    misplaced = _RULE_KEYS
     domain: Domain
     descriptors: Items[Descriptor] = ()
 
@@ -271,7 +331,7 @@ class Document(Section):
     classes: Named[Label, Class] = {name: Class() for name in DEFAULT_CLASSES}
     callers: Callers = Callers()
     prefilter: Prefilter = Prefilter()
-    limits: Items[LimitDomain] = ()
+    limits: RuleList[LimitDomain] = ()
     engines: Named[Label, Engine] = {}
     pools: Named[PoolName, Pool] = {}
     models: Named[Name, Model] = {}

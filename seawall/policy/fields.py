@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from seawall.limits.window import Unit
-from seawall.policy import notation
+from seawall.limits.window import LONGEST
+from seawall.policy import notation, yaml11
 from seawall.policy.tree import Plain
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ HEALTH_PATH = "a path that begins with /, printable ASCII without spaces, at mos
 HOST = "a host name without port, in which the first part may be *: batch.example, *.batch.example"
 AFFINITY = "none, tenant, or header: and the name of a header, not x-seawall-*"
 
-UNITS = tuple(unit.name.lower() for unit in Unit)
+WINDOW = "whole seconds from 1s to 365d: 30s, 5m, 1h30m"
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}")
 _HEADER_NAME = re.compile(
@@ -45,12 +45,6 @@ RELEASE_PATTERN = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,2}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)? ?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
-)
-_BASES = (
-    (re.compile(r"([-+]?(?:0|[1-9][0-9_]{0,24}))"), 10),
-    (re.compile(r"0x([0-9a-fA-F][0-9a-fA-F_]{0,24})"), 16),
-    (re.compile(r"0b([01][01_]{0,64})"), 2),
-    (re.compile(r"0o?([0-7][0-7_]{0,24})"), 8),
 )
 
 
@@ -70,11 +64,48 @@ def as_whole(value: Any) -> int:
     """Whole number in YAML 1.1's notation (also 0x10, 010, 1_000), unquoted."""
     if type(value) is int:
         return value
-    text = str(value) if isinstance(value, Plain) else ""
-    for pattern, base in _BASES:
-        if found := pattern.fullmatch(text):
-            return int(found[1].replace("_", ""), base)
-    raise refused("is no whole number", "a whole number, without quotes")
+    number = yaml11.integer(value) if isinstance(value, Plain) else None
+    if number is None:
+        raise refused("is no whole number", "a whole number, without quotes")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    known = yaml11.boolean(value) if isinstance(value, Plain) else None
+    if known is None:
+        raise refused("is neither yes nor no", "true, false (also yes, no, on, off, y, n), without quotes")
+    return known
+
+
+def _window(value: Any) -> int:
+    if type(value) is int:
+        return value
+    try:
+        seconds = notation.duration(as_text(value))
+    except ValueError:
+        raise refused("is no length of a window", WINDOW) from None
+    if seconds != int(seconds) or not 1 <= seconds <= LONGEST:
+        raise refused("is out of range", WINDOW)
+    return int(seconds)
+
+
+def metadata_value(value: Any) -> Any:
+    """Value of a free tree: unquoted scalars as YAML 1.1 reads them, keys as they are written."""
+    if isinstance(value, Plain):
+        return yaml11.resolve(value)
+    if isinstance(value, dict):
+        return {str(key): metadata_value(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [metadata_value(below) for below in value]
+    return value
+
+
+def _metadata(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise refused("is not a mapping", "a mapping")
+    return {str(key): metadata_value(below) for key, below in value.items()}
 
 
 def _named(pattern: str, allowed: str, *, lower: bool = False) -> Callable[[Any], str]:
@@ -214,6 +245,12 @@ def _items(value: Any) -> tuple[Any, ...]:
     raise refused("is not a list", "a list")
 
 
+def _rule_list(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, dict) and "files" in value:
+        raise refused("names files, which only a document that is read from a file can", "a list of domains")
+    return _items(value)
+
+
 def _pairs(value: Any) -> Any:
     if isinstance(value, dict):
         return value
@@ -271,9 +308,6 @@ def _entry(*, empty: bool) -> Callable[[Any], str]:
         text = as_text(value)
         if not text and not empty:
             raise refused("is empty", "text")
-        if "*" in text:
-            # Taken literally it would match nothing that the author meant.
-            raise refused("has a wildcard, which this release does not know", "text without '*'")
         return text
 
     return check
@@ -283,13 +317,6 @@ def _domain(value: Any) -> str:
     if text := as_text(value):
         return text
     raise refused("is empty", "text")
-
-
-def _unit(value: Any) -> str:
-    text = as_text(value).lower()
-    if text not in UNITS:
-        raise refused("is no unit", ", ".join(UNITS), options=UNITS)
-    return text
 
 
 def _url(value: Any) -> str:
@@ -305,7 +332,9 @@ Text = Annotated[str, BeforeValidator(as_text)]
 EntryKey = Annotated[str, BeforeValidator(_entry(empty=False))]
 EntryValue = Annotated[str, BeforeValidator(_entry(empty=True))]
 Domain = Annotated[str, BeforeValidator(_domain)]
-UnitName = Annotated[str, BeforeValidator(_unit)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+WindowLength = Annotated[int, BeforeValidator(_window)]
+Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
 Name = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9._:/@+-]{1,128}", NAME))]
 Label = Annotated[str, BeforeValidator(_named(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", LABEL))]
 PoolName = Annotated[str, BeforeValidator(_named(r"[a-z0-9][a-z0-9._-]{0,62}", POOL))]
@@ -326,4 +355,5 @@ Digest = Annotated[str, BeforeValidator(_digest)]
 Expires = Annotated[float, BeforeValidator(_expires)]
 Url = Annotated[str, BeforeValidator(_url)]
 Items = Annotated[tuple[T, ...], BeforeValidator(_items)]
+RuleList = Annotated[tuple[T, ...], BeforeValidator(_rule_list)]
 Named = Annotated[dict[K, T], BeforeValidator(_pairs)]

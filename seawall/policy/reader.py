@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from seawall.policy.mistake import Mistake, PolicyError, path_text, shown
+from seawall.policy.mistake import MISTAKES_SHOWN, Mistake, PolicyError, path_text, shown
 from seawall.policy.tree import Items, Leaf, Node, Pairs, Plain
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -25,6 +25,8 @@ _NO_KEY = Leaf(0, 0)
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _KNOWN_TAGS = frozenset({"!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+_PLAIN_TAGS = frozenset({f"tag:yaml.org,2002:{name}" for name in ("int", "bool", "float", "null")})
+"""Tags that say what an unquoted scalar would be anyway; read in files of envoyproxy/ratelimit only."""
 
 
 @dataclass(slots=True)
@@ -45,6 +47,16 @@ def read_tree(text: str | bytes, file: str) -> tuple[Node | None, list[Mistake]]
     be read on: no YAML, no UTF-8, too large, too deep, too many nodes.
     """
     return _Reader(file).read(_decode(text, file))
+
+
+def read_foreign_tree(text: str | bytes, file: str) -> tuple[Node | None, list[Mistake], list[Mistake]]:
+    """Read YAML as Go's yaml.v2 does: the first document only, of a key given twice the last.
+
+    Returns the tree, mistakes, and warnings about what is passed over. Raises PolicyError as `read_tree` does.
+    """
+    reader = _Reader(file, foreign=True)
+    root, mistakes = reader.read(_decode(text, file))
+    return root, mistakes, reader.warnings
 
 
 def _decode(text: str | bytes, file: str) -> str:
@@ -74,8 +86,10 @@ def _fatal(file: str, line: int, column: int, message: str, *, allowed: str | No
 class _Reader:
     """Events in, nodes out."""
 
-    def __init__(self, file: str):
+    def __init__(self, file: str, *, foreign: bool = False):
         self.file = file
+        self.foreign = foreign
+        self.warnings: list[Mistake] = []
         self.mistakes: list[Mistake] = []
         self.stack: list[_Open] = []
         self.anchors: dict[str, Node | None] = {}
@@ -88,6 +102,8 @@ class _Reader:
         try:
             for event in yaml.parse(text, Loader=_LOADER):
                 self._event(event)
+                if self.documents > 1:
+                    break
         except yaml.MarkedYAMLError as e:
             mark: Any = e.problem_mark or e.context_mark
             line, column = (mark.line, mark.column) if mark else (0, 0)
@@ -105,13 +121,16 @@ class _Reader:
         match event:
             case yaml.DocumentStartEvent():
                 self.documents += 1
-                if self.documents > 1:
+                if self.documents > 1 and not self.foreign:
                     raise self._stop(line, column, "a second document starts here", "one document a file")
+                if self.documents > 1:
+                    self._warn(line, column, "only the first document of a file counts; the rest is not read")
             case yaml.AliasEvent():
                 self._alias(str(event.anchor), line, column)
             case yaml.ScalarEvent():
                 self._tag(event.tag, line, column)
-                plain = event.style in {None, ""} and event.tag is None
+                tagged = event.tag is not None and not (self.foreign and event.tag in _PLAIN_TAGS)
+                plain = (event.style in {None, ""} or event.tag in _PLAIN_TAGS) and not tagged
                 value = Plain(event.value) if plain else event.value
                 self._count(line, column)
                 leaf = Leaf(line, column, text=None if plain and value in _NULL else value)
@@ -134,7 +153,7 @@ class _Reader:
             raise self._stop(line, column, "the document has too many values", f"{MAX_NODES}")
 
     def _tag(self, tag: str | None, line: int, column: int) -> None:
-        if tag is not None and tag not in _KNOWN_TAGS:
+        if tag is not None and tag not in _KNOWN_TAGS and not (self.foreign and tag in _PLAIN_TAGS):
             self._mistake(line, column, f"tag {shown(tag)} is not known", "no tags")
 
     def _alias(self, name: str, line: int, column: int) -> None:
@@ -206,6 +225,10 @@ class _Reader:
             parent.node.pairs[name] = (key, value)
             return
         before = first[0]
+        if self.foreign:
+            parent.node.pairs[name] = (key, value)
+            self._warn(before.line, before.column, f"key {shown(name)} is given twice; the last counts")
+            return
         message = f"key {shown(name)} is given twice; first at {self.file}:{before.line}:{before.column}"
         self._mistake(key.line, key.column, message)
 
@@ -220,6 +243,10 @@ class _Reader:
 
     def _mistake(self, line: int, column: int, message: str, allowed: str | None = None) -> None:
         self.mistakes.append(Mistake(self.file, line, column, self._path(), None, message, allowed))
+
+    def _warn(self, line: int, column: int, message: str) -> None:
+        if len(self.warnings) < MISTAKES_SHOWN:
+            self.warnings.append(Mistake(self.file, line, column, self._path(), None, message))
 
     def _stop(self, line: int, column: int, message: str, allowed: str | None = None) -> PolicyError:
         stop = Mistake(self.file, line, column, "", None, message, allowed)

@@ -15,10 +15,13 @@ from seawall.policy.tree import Leaf, Node, find, place, plain_data
 M = TypeVar("M", bound=Section)
 
 
-def validate(model: type[M], root: Node | None, file: str) -> tuple[M | None, list[Mistake]]:
-    """Make the model of a tree, or find everything that keeps it from being one."""
+def validate(model: type[M], root: Node | None, file: str, *, lenient: bool = False) -> tuple[M | None, list[Mistake]]:
+    """Make the model of a tree, or find everything that keeps it from being one.
+
+    `lenient` passes over keys that mean something on another level (`Section.misplaced`).
+    """
     try:
-        return model.model_validate(plain_data(root)), []
+        return model.model_validate(plain_data(root), context="lenient" if lenient else None), []
     except ValidationError as e:
         # One more than is shown, so that the list says that it was cut.
         errors = islice(e.errors(include_url=False, include_input=False), MISTAKES_SHOWN + 1)

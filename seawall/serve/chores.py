@@ -7,13 +7,13 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.load import Loaded, load
 from seawall.policy.mistake import Mistake, PolicyError
 from seawall.serve.envoy_files import EnvoyFiles, Kept
+from seawall.serve.policy_text import read_policy
 from seawall.serve.settings import Settings
 from seawall.store import open_control
 from seawall.store.contract import Conflict, ControlPath, StoreUnavailable, UnknownVersion
@@ -86,7 +86,7 @@ class Chores:
             # The store has lost what it held: what it held last is true, not the file that we were started with.
             text, reason = self._last[1], f"the store was empty, version {self._last[0]} written back"
         elif path is not None:
-            text, reason = await asyncio.to_thread(Path(path).read_text, "utf-8"), f"seeded from {path}"
+            text, reason = await asyncio.to_thread(read_policy, path), f"seeded from {path}"
         else:
             return
         needs = self._load(text, path or "store").needs
@@ -102,7 +102,7 @@ class Chores:
         text, info = await control.document(version)
         path = self._settings.policy_file
         if self._last is None and path is not None:
-            ours = await asyncio.to_thread(Path(path).read_text, "utf-8")
+            ours = await asyncio.to_thread(read_policy, path)
             if ours != text:
                 self._log("warn", "the store has a policy already, the file is not used", version=version, file=path)
         self._last = (version, text, info.digest)
@@ -182,6 +182,6 @@ class Chores:
         path = self._settings.policy_file
         if path is None or self._envoy is None:
             return
-        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+        text = await asyncio.to_thread(read_policy, path)
         await self._envoy.bring(0, digest_of(text), await asyncio.to_thread(self._compile, text, path))
         self._seen = (digest_of(text), "")

@@ -21,6 +21,7 @@ from seawall.policy.mistake import PolicyError
 from seawall.policy.rule_files import compile_rule_files
 from seawall.serve.envoy_ready import EnvoyReady
 from seawall.serve.key_ring import KeyRing
+from seawall.serve.policy_text import read_policy
 from seawall.serve.rule_directory import RuleDirectory, Signature
 from seawall.serve.settings import Settings
 from seawall.store.contract import Standing, Store, StoreUnavailable, UnknownVersion, WorkerReport
@@ -246,8 +247,8 @@ class Policies:
         if self.current is not None or self._settings.policy_file is None:
             return
         path = self._settings.policy_file
-        text = await asyncio.to_thread(_read, path)
         try:
+            text = await asyncio.to_thread(read_policy, path)
             policy = self._compile(text, path)
         except PolicyError as e:
             self._on_refused(FROM_FILE, str(e))
@@ -264,7 +265,7 @@ class Policies:
             if signature != seen:
                 seen, number = signature, self.version + 1
                 try:
-                    limits = compile_rule_files(await asyncio.to_thread(directory.read))
+                    limits = compile_rule_files(await asyncio.to_thread(directory.read)).limits
                     self._swap(Version(number, "", dataclasses.replace(compile_policy(""), limits=limits)))
                     self._refused = {}
                 except PolicyError as e:
@@ -307,8 +308,3 @@ def with_probe(policy: Policy, sha256: str | None) -> Policy:
     digest = bytes.fromhex(sha256)
     keys: dict[bytes, Any] = {**policy.callers.keys, digest: Key(PROBE_TENANT, tenant, digest)}
     return dataclasses.replace(policy, callers=dataclasses.replace(policy.callers, keys=keys))
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a str path from the settings
-        return file.read()

@@ -30,6 +30,7 @@ from seawall.serve.gate import Gate, ServiceBuilder
 from seawall.serve.handoff import Receiver
 from seawall.serve.health import Health, State
 from seawall.serve.policies import Policies
+from seawall.serve.policy_text import read_policy
 from seawall.serve.reflection import reflection
 from seawall.serve.settings import Settings
 from seawall.serve.slots import Slots
@@ -239,7 +240,7 @@ class Worker:
         self.stop()
 
     async def _seed_memory(self, path: str) -> None:
-        text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+        text = await asyncio.to_thread(read_policy, path)
         # Whether this release understands it shows when it is compiled.
         await self.store.push(text, digest=digest_of(text), author="file", reason=path, needs=__version__)
 

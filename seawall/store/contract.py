@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from seawall.limits.charge import Demand, Outcome
 from seawall.policy.canary import Canary
 from seawall.store.key_contract import KeysPath
 
@@ -144,6 +145,9 @@ class DataPath(Protocol):
         A counter that stands twice counts twice, each answer after its own hits. A window is counted by its start: a
         late one (a clock that went back) never resets a newer one. Counts stop at 2^53 - 1.
         """
+
+    def charge_all(self, demands: Sequence[Demand], *, stop: bool = False) -> Awaitable[Sequence[Outcome]]:
+        """Decide one call's demands in one step, each seeing what those before it charged: `limits.charge`."""
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
         """Take a slot of a pool under `limit` holders for `lease` seconds. A live rid is taken over, never added.

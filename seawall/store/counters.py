@@ -1,7 +1,9 @@
-"""Fixed windows in memory: the executable definition of what scripts/charge.lua does in Redis."""
+"""Counters in memory. Of fixed windows alone: the executable definition of what scripts/charge.lua does in Redis."""
 
 from collections.abc import Sequence
 
+from seawall.limits.charge import Counter, Demand, Outcome, charge_all
+from seawall.limits.window import US
 from seawall.store.contract import Charge
 
 MOST = 2**53 - 1
@@ -62,4 +64,32 @@ class Counters:
             for identity in soonest[: len(live) - self._most + self._most // 8 + 1]:
                 del live[identity]
         self._counters = live
+        self._sweep_at = min(self._most, max(1024, 2 * len(live)))
+
+
+class Ledger:
+    """Counters of any kind by key, at most about `most` of them: beyond, those that end first are forgotten first."""
+
+    def __init__(self, most: int = 1_000_000):
+        self._most = most
+        self.counters: dict[bytes, Counter] = {}
+        self._sweep_at = min(1024, most)
+
+    def __len__(self) -> int:
+        return len(self.counters)
+
+    def charge_all(self, demands: Sequence[Demand], now: float, *, stop: bool = False) -> list[Outcome]:
+        """Decide one call's demands; `now` is unix seconds."""
+        if len(self.counters) >= self._sweep_at:
+            self._sweep(now)
+        return charge_all(self.counters, demands, int(now * US), stop=stop)
+
+    def _sweep(self, now: float) -> None:
+        """Forget what has ended; run each time the number has doubled, so a charge pays for it once."""
+        live = {key: counter for key, counter in self.counters.items() if counter.expires > now}
+        if len(live) >= self._most:
+            soonest = sorted(live, key=lambda key: live[key].expires)
+            for key in soonest[: len(live) - self._most + self._most // 8 + 1]:
+                del live[key]
+        self.counters = live
         self._sweep_at = min(self._most, max(1024, 2 * len(live)))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from seawall.admission.holders import ASSERT, GRANTED, Asker, Holders
+from seawall.limits.charge import Demand, Outcome
 from seawall.store.contract import Charge, Renewed, Slot
 from seawall.store.memory_control import MemoryControl, Shared
 
@@ -38,6 +39,10 @@ class MemoryStore(MemoryControl):
     def charge(self, charges: Sequence[Charge]) -> Awaitable[Sequence[int]]:
         """See DataPath. Counts stop at 2^53 - 1."""
         return _answer(self._shared.counters.charge(charges, self._clock()))
+
+    def charge_all(self, demands: Sequence[Demand], *, stop: bool = False) -> Awaitable[Sequence[Outcome]]:
+        """See DataPath."""
+        return _answer(self._shared.ledger.charge_all(demands, self._clock(), stop=stop))
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
         """See DataPath."""

@@ -17,7 +17,7 @@ from seawall.store.contract import (
     VersionInfo,
     WorkerReport,
 )
-from seawall.store.counters import Counters
+from seawall.store.counters import Counters, Ledger
 from seawall.store.key_contract import KeyChanges, KeyRecord, KeyUse, UnknownKey
 
 
@@ -26,6 +26,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.counters = Counters()
+        self.ledger = Ledger()
         self.pools: dict[str, Holders] = {}
         self.kept: dict[int, tuple[bytes, VersionInfo]] = {}
         self.current: int | None = None

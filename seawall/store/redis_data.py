@@ -12,7 +12,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from seawall.admission.holders import ASSERT, GRANTED
-from seawall.store import breaker, keys, scripts
+from seawall.limits.charge import Demand, Outcome
+from seawall.limits.window import US
+from seawall.store import breaker, charging, keys, scripts
 from seawall.store.address import Address
 from seawall.store.clock import Clock, seconds
 from seawall.store.cluster import ClusterNodes, grouped
@@ -25,6 +27,8 @@ from seawall.store.pipe import Pipe, Strayed, Where
 from seawall.store.resp import bulk, command
 
 CHARGE = scripts.load("charge")
+CHARGE_ALL = scripts.load("charge_all")
+CHARGE_FIXED = scripts.load("charge_fixed")
 ACQUIRE = scripts.load("acquire")
 RELEASE = scripts.load("release")
 RENEW = scripts.load("renew")
@@ -69,7 +73,7 @@ class RedisData:
         return Pipe(
             where,
             access,
-            (CHARGE, ACQUIRE, RELEASE, RENEW),
+            (CHARGE, CHARGE_ALL, CHARGE_FIXED, ACQUIRE, RELEASE, RENEW),
             timeout=self._call_timeout,
             rule=self._rule,
             greet=self._greet,
@@ -126,6 +130,26 @@ class RedisData:
         head = b"*%d\r\n%b$%d\r\n%b\r\n" % (3 + 4 * count, CHARGE.call_head, len(text), text)
         pipe = self._pipe(named[0] if named else b"")
         return pipe.call(head + b"".join(written) + b"".join(values), None, CHARGE)
+
+    def charge_all(self, demands: Sequence[Demand], *, stop: bool = False) -> Awaitable[Sequence[Outcome]]:
+        """See DataPath. On a Cluster `stop` holds among the counters of one slot: their script knows no others."""
+        now = int(self.now() * US)
+        named = [keys.counter(demand.key) for demand in demands]
+        if self._one or len(named) < 2 or len(groups := grouped(named)) == 1:
+            return self._charge_all(demands, named, now, stop)
+        parts = [
+            (places, self._charge_all([demands[n] for n in places], [named[n] for n in places], now, stop))
+            for places in groups.values()
+        ]
+        return _together(len(named), parts)
+
+    def _charge_all(self, demands: Sequence[Demand], named: Sequence[bytes], now: int, stop: bool) -> Reply:
+        pipe = self._pipe(named[0] if named else b"")
+        if not stop and charging.short(demands):
+            payload = charging.short_payload(CHARGE_FIXED.call_head, demands, named, now)
+            return pipe.call(payload, lambda reply: charging.short_outcomes(reply, demands, now), CHARGE_FIXED)
+        payload = charging.payload(CHARGE_ALL.call_head, demands, named, now, stop=stop)
+        return pipe.call(payload, lambda reply: charging.outcomes(reply, demands, now), CHARGE_ALL)
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
         """See DataPath."""

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from seawall.limits.charge import Demand
 from seawall.limits.window import window_start
+from seawall.store import open_store
+from tests.store.contender import WINDOWS
 from tests.store.forms import Form
 
 pytestmark = pytest.mark.store
@@ -50,3 +53,14 @@ async def test_200_tasks_in_4_processes_admit_exactly_a_limit_of_1000_a_day(form
 async def test_200_tasks_in_4_processes_take_exactly_the_slots_there_are(form: Form) -> None:
     granted = await contend(form, "acquire", "0", "37")
     assert sum(granted) == 37
+
+
+@pytest.mark.parametrize("what", sorted(WINDOWS))
+async def test_each_algorithm_admits_exactly_the_limit(form: Form, what: str) -> None:
+    """Several windows on one counter too: what is refused is charged in none of them."""
+    assert sum(await contend(form, what, "0", "700")) == 700
+    store = open_store(form.url, owner="looker", timeout=20)
+    await store.start()
+    [outcome] = await store.charge_all([Demand(b"race", WINDOWS[what](700), 0)])
+    await store.close()
+    assert [reading.used for reading in outcome.readings] == [700] * len(WINDOWS[what](700))

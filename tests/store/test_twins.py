@@ -1,6 +1,5 @@
 """The Lua scripts and their Python twins agree on any sequence of operations."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -9,14 +8,11 @@ from hypothesis import strategies as st
 
 from seawall.admission.holders import Asker, Holders
 from seawall.store import keys
-from seawall.store.address import parse
-from seawall.store.connection import Connection
 from seawall.store.contract import Charge
 from seawall.store.counters import Counters
-from seawall.store.redis import RedisStore
 from seawall.store.redis_data import ACQUIRE, RELEASE, RENEW
 from seawall.store.resp import command
-from seawall.store.scripts import Script
+from tests.store.line import Line
 from tests.store.node import Valkey
 
 pytestmark = pytest.mark.store
@@ -24,34 +20,6 @@ pytestmark = pytest.mark.store
 few = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
 )
-
-
-class Line:
-    """A connection, and a loop to wait on it from tests that are no coroutines (Hypothesis runs plain functions)."""
-
-    def __init__(self, node: Valkey) -> None:
-        self.runner = asyncio.Runner()
-        self.store = RedisStore(parse(node.url), owner="o", timeout=20)
-        self.runner.run(self.store.start())
-        up = self.store._pipe(b"")._up
-        assert up is not None
-        self.up: Connection = up
-
-    def ask(self, payload: bytes, script: Script | None = None) -> object:
-        async def wait() -> object:
-            return await self.up.call(payload, None, script)
-
-        return self.runner.run(wait())
-
-    def charge(self, charges: list[Charge]) -> list[int]:
-        async def wait() -> list[int]:
-            return list(await self.store.charge(charges))
-
-        return self.runner.run(wait())
-
-    def close(self) -> None:
-        self.runner.run(self.store.close())
-        self.runner.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from seawall.cli.failure import Failure
-from seawall.cli.policy.documents import MAX_BODY, load_document, read
+from seawall.cli.policy.documents import MAX_BODY, load_document, read, whole
 from seawall.cli.store import JSON
 
 
@@ -32,7 +32,7 @@ def check(files: tuple[str, ...], max_body: str, as_json: bool) -> None:
     for name in files:
         file, text = read(name)
         try:
-            loaded = load_document(text, file, max_body)
+            loaded = load_document(whole(file, text), file, max_body)
             build_policy(loaded, "")
         except PolicyError as e:
             results.append({"file": file, "ok": False, "mistakes": [m.as_dict() for m in e.mistakes]})

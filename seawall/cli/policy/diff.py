@@ -6,7 +6,7 @@ import click
 
 from seawall.cli.failure import Failure
 from seawall.cli.policy import changes
-from seawall.cli.policy.documents import MAX_BODY, load_document, read
+from seawall.cli.policy.documents import MAX_BODY, load_document, read, whole
 from seawall.cli.store import JSON, STORE, ask, echo_json
 
 if TYPE_CHECKING:
@@ -72,6 +72,6 @@ async def _side(control: "Control", name: str, max_body: str) -> "Document":
         text, _ = await control.document(version)
         file, raw = f"version {version}", text.encode("utf-8", "surrogateescape")
     try:
-        return load_document(raw, file, max_body).document
+        return load_document(whole(file, raw) if version is None else raw, file, max_body).document
     except PolicyError as e:
         raise Failure(f"can't be compared\n{e}") from None

@@ -49,6 +49,17 @@ def read(name: str) -> tuple[str, bytes]:
         raise Failure(f"{name}: {e.strerror or e}") from None
 
 
+def whole(file: str, raw: bytes) -> bytes:
+    """A document with the rule files that it names in it, their names relative to its own. Raises PolicyError."""
+    from seawall.serve.policy_text import complete
+
+    try:
+        folder = Path() if file == "stdin" else Path(file).parent
+        return complete(raw.decode("utf-8"), file, folder).encode("utf-8")
+    except UnicodeDecodeError:
+        return raw  # `load` says where
+
+
 def load_document(text: bytes, file: str, max_body: str) -> "Loaded":
     """Load a document. Raises PolicyError, or Failure for a bad --max-body."""
     from seawall.policy.load import load
@@ -68,6 +79,7 @@ def checked(file: str, max_body: str) -> Checked:
 
     name, raw = read(file)
     try:
+        raw = whole(name, raw)
         loaded = load_document(raw, name, max_body)
         if loaded.root is None:
             # Valid, and it would lock everybody out: most likely a pipe whose first command failed.

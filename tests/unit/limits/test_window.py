@@ -1,10 +1,10 @@
-"""Fixed windows."""
+"""Windows that begin at multiples of their length, and units."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seawall.limits.window import Unit, until_reset, window_start
+from seawall.limits.window import Unit, unit_of, until_reset, window_start
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def test_now_is_inside(now: float, unit: Unit) -> None:
     assert int(now) + until_reset(now, unit.seconds) == start + unit.seconds
 
 
+def test_unit_of() -> None:
+    """A length has a unit or none."""
+    assert {unit_of(unit.seconds) for unit in Unit} == set(Unit)
+    assert unit_of(30) is None
+
+
 def test_units() -> None:
     """Units have the numbers of Envoy's rls.proto and the seconds of a clock."""
     assert {unit.name: (unit.value, unit.seconds) for unit in Unit} == {
@@ -40,4 +46,7 @@ def test_units() -> None:
         "MINUTE": (2, 60),
         "HOUR": (3, 3600),
         "DAY": (4, 86400),
+        "MONTH": (5, 2592000),
+        "YEAR": (6, 31536000),
+        "WEEK": (7, 604800),
     }

@@ -14,7 +14,6 @@ from seawall.policy.compile import charged_by, compile_policy, descriptor_keys, 
 from seawall.policy.document import Document, Output, known_since, needs_of, release_key
 from seawall.policy.load import check_statics, load, newer_than_this
 from seawall.policy.mistake import PolicyError
-from seawall.policy.rule_files import compile_rule_files
 
 WHOLE = (Path(__file__).parents[2] / "cases" / "policy" / "valid" / "whole.yaml").read_text()
 UPSTREAMS = [("http://127.0.0.1:8001", "vllm"), ("https://[::1]", "tgi")]
@@ -109,7 +108,7 @@ def test_limits_keep_source_text() -> None:
     text = (Path(__file__).parents[2] / "cases" / "policy" / "valid" / "source_text.yaml").read_text()
     tree = compile_policy(text).limits["yes"]
     limits = {value: match(tree, [("on", value)]) for value in ("007", "12:30", "2026-01-02", "1_000", "True")}
-    found = {value: (m.requests_per_unit, m.unit) if m else None for value, m in limits.items()}
+    found = {value: (m.limit.requests_per_unit, m.limit.unit) if m else None for value, m in limits.items()}
     assert found == {
         "007": (16, Unit.MINUTE),
         "12:30": (8, Unit.DAY),
@@ -122,9 +121,9 @@ def test_limits_keep_source_text() -> None:
 def test_who_charges() -> None:
     """Each limit says who charges it, and Envoy is told which descriptors to send."""
     assert charged_by(load(WHOLE).document) == [
-        ("llm: generic_key_x", "ratelimit, if your Envoy sends the descriptor (generic_key) in domain 'llm'"),
         ("llm: tenant", "ratelimit"),
         ("llm: tenant.class_batch", "ratelimit"),
+        ("llm: generic_key_x", "ratelimit, if your Envoy sends the descriptor (generic_key) in domain 'llm'"),
         ("other: model", "ratelimit, if your Envoy sends the descriptor (model) in domain 'other'"),
     ]
     assert descriptor_keys(compile_policy(WHOLE)) == [("tenant",), ("tenant", "class")]
@@ -163,21 +162,6 @@ def test_releases() -> None:
     assert release_key("1") == release_key("1.0.0")
     assert newer_than_this("999")
     assert not newer_than_this("0.1")
-
-
-def test_rule_files() -> None:
-    """Rule files of envoyproxy/ratelimit compile to a tree a domain; one bad file refuses the set."""
-    good = "domain: a\ndescriptors:\n- {key: k, value: 007, rate_limit: {unit: SECOND, requests_per_unit: 1}}\n"
-    trees = compile_rule_files([("a.yaml", good), ("b.yaml", "domain: b")])
-    assert set(trees) == {"a", "b"}
-    assert match(trees["a"], [("k", "007")]) is not None
-    with pytest.raises(PolicyError) as refused:
-        compile_rule_files([("a.yaml", good), ("b.yaml", good), ("c.yaml", ""), ("d.yaml", "[")])
-    assert [f"{m.file}: {m.message}" for m in refused.value.mistakes][:2] == [
-        "b.yaml: domain 'a' is also in a.yaml",
-        "c.yaml: is missing",
-    ]
-    assert {m.file for m in refused.value.mistakes} == {"b.yaml", "c.yaml", "d.yaml"}
 
 
 def test_expired_key_of_a_policy() -> None:

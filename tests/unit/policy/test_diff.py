@@ -50,6 +50,33 @@ CASES = {
         limits(rule("tenant", "5/day", below=rule("class", "2/day", "vip"))),
         ["limits: tenant x: 1/day removed", "limits: each tenant, class vip: 2/day added [envoy]"],
     ),
+    "all that a limit says": (
+        limits(
+            "{key: a, rate_limit: {unit: minute, requests_per_unit: 6}}",
+            "{key: b, rate_limit: {unit: Minute, requests_per_unit: 6}}",
+            "{key: c, rate_limit: {unit: minute, requests_per_unit: 6, name: n}}",
+            "{key: d, rate_limit: {unlimited: true}}",
+            "{key: e, rate_limit: {unit: day}}",
+        ),
+        limits(
+            "{key: a, shadow_mode: yes, rate_limit: {unit: minute, requests_per_unit: 6, algorithm: gcra, burst: 2}}",
+            "{key: b, rate_limit: {window: 60s, requests_per_unit: 6}}",
+            "{key: c, metadata: {x: 1}, rate_limit: {window: 30s, requests_per_unit: 6, also: [{unit: day, hidden: y}]}}",
+            "{key: d, rate_limit: {unlimited: true, replaces: [{name: n}]}}",
+            "{key: e, rate_limit: {unit: day, at_limit: exhausted, charge_refused: no}}",
+        ),
+        [
+            "limits: each a: requests 6/minute → 6/minute gcra burst 2, shadow_mode (counted anew)",
+            "limits: each c: requests 6/minute, name n → 6/30s, also 0/day hidden, metadata {'x': 1} (counted anew)",
+            "limits: each d: requests unlimited → unlimited, replaces n",
+            "limits: each e: requests 0/day → 0/day, at limit exhausted, refused hits not charged",
+        ],
+    ),
+    "order of wildcards": (
+        limits(rule("tenant", "5/day", "a*"), rule("tenant", "6/day", "*"), rule("tenant", "7/day")),
+        limits(rule("tenant", "7/day"), rule("tenant", "6/day", "*"), rule("tenant", "5/day", "a*")),
+        ["limits: order of rules with '*': tenant *, tenant a*"],
+    ),
     "another domain": (
         "",
         limits(rule("anything", "5/day"), domain="other"),
