@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Awaitable
+from typing import NamedTuple
 
 from ratelimit import wire
 from seawall.decision import Reason
 from seawall.limits.answer import Answer, Asked, answer, ask, passed
 from seawall.limits.call import InvalidCall
-from seawall.limits.decide import local_share
+from seawall.limits.decide import Plan, local_share
+from seawall.limits.descriptor import Node
 from seawall.limits.window import US
 from seawall.policy.compiled import Policy
 from seawall.rpc.contract import Call, RpcError, RpcService
@@ -15,6 +17,18 @@ from seawall.rpc.contract import Status as RpcStatus
 from seawall.serve.gate import Gate
 from seawall.store.contract import StoreUnavailable
 from seawall.store.memory import MemoryStore
+
+_KEPT = 4096
+_KEPT_BYTES = 1024
+"""How many calls are kept, and how large: clients choose what stands in them."""
+
+
+class _Known(NamedTuple):
+    """What a call says, and what it charges by these rules."""
+
+    call: wire.RateLimitCall
+    tree: Node | None
+    plan: Plan
 
 
 class Service:
@@ -24,6 +38,8 @@ class Service:
         self._gate = gate
         self._local = MemoryStore(owner=gate.worker)
         """Counts a worker's share while the store is away."""
+        self._known: dict[bytes, _Known] = {}
+        """By the bytes of the call: a caller asks the same again and again."""
 
     def should_rate_limit(self, data: bytes, _: Call) -> bytes | Awaitable[bytes]:
         """Answer one call; at once where nothing is to be charged.
@@ -34,14 +50,25 @@ class Service:
         started = time.perf_counter()
         now = int(self._gate.store.now() * US)
         try:
-            call = wire.decode(data)
+            known = self._known.get(data)
+            call = known.call if known is not None else wire.decode(data)
             policy = self._policy(call.version)
-            asked = ask(call.domain, policy.limits.get(call.domain), call.descriptors, call.hits, now)
+            tree = policy.limits.get(call.domain)
+            planned = known.plan if known is not None and known.tree is tree else None
+            asked = ask(call.domain, tree, call.descriptors, call.hits, now, planned=planned)
+            if planned is None:
+                self._keep(data, _Known(call, tree, asked.plan))
         except ValueError as e:
             raise RpcError(RpcStatus.INVALID_ARGUMENT, str(e)) from (None if isinstance(e, InvalidCall) else e)
         if not asked.demands:
             return self._told(answer(asked, (), now), started)
         return self._charge(policy, asked, now, started)
+
+    def _keep(self, data: bytes, known: _Known) -> None:
+        if len(data) <= _KEPT_BYTES:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[data] = known
 
     def _policy(self, label: str) -> Policy:
         version = self._gate.version(label, "ratelimit")

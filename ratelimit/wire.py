@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 
 from seawall.limits.call import Descriptor, Override
 from seawall.limits.decide import Status
+from seawall.limits.window import Unit
 from seawall.mesh.names import VERSION_KEY
 from seawall.proto.gen import ratelimit_pb2
 
@@ -16,6 +17,7 @@ METHOD = "ShouldRateLimit"
 _RESPONSE = ratelimit_pb2.RateLimitResponse
 _OK, _OVER = _RESPONSE.OK, _RESPONSE.OVER_LIMIT
 _MOST = 2**32 - 1
+_UNITS = {unit.seconds: unit.value for unit in Unit}
 
 
 class RateLimitCall(NamedTuple):
@@ -42,7 +44,7 @@ def decode(data: bytes) -> RateLimitCall:
         raise ValueError("not a RateLimitRequest") from None
     descriptors = [
         Descriptor(
-            [(entry.key, entry.value) for entry in d.entries],
+            tuple((entry.key, entry.value) for entry in d.entries),
             d.hits_addend.value if d.HasField("hits_addend") else None,
             Override(d.limit.requests_per_unit, d.limit.unit) if d.HasField("limit") else None,
             d.is_negative_hits,
@@ -79,8 +81,9 @@ def encode(
             continue
         limit = added.current_limit
         limit.requests_per_unit = status.window.requests
-        limit.unit = int(status.window.unit or 0)  # type: ignore[assignment]
-        limit.name = status.name
+        limit.unit = _UNITS.get(status.window.length, 0)  # type: ignore[assignment]
+        if status.name:
+            limit.name = status.name
         added.duration_until_reset.seconds = status.reset
     for name, value in headers:
         response.response_headers_to_add.add(key=name, value=value)

@@ -68,9 +68,14 @@ def ask(
     now: int,
     modes: Modes = Modes(),
     cache: OverLimitCache | None = None,
+    planned: Plan | None = None,
 ) -> Asked:
-    """Plan a call; `tree` None: the domain has no rules. `now` is unix microseconds. Raises InvalidCall."""
-    planned = plan(domain, tree, descriptors, request_hits)
+    """Plan a call; `tree` None: the domain has no rules. `now` is unix microseconds. Raises InvalidCall.
+
+    `planned` is the plan of the same call by the same rules, where it was made before.
+    """
+    if planned is None:
+        planned = plan(domain, tree, descriptors, request_hits)
     demands = [demand(step, domain, now, modes.key_prefix) for step in planned.steps]
     known: dict[int, Outcome] = {}
     if cache is not None:
@@ -96,8 +101,10 @@ def answer(
     if cache is not None:
         for told, outcome in zip(asked.demands, outcomes, strict=True):
             cache.learn(told, outcome, now)
-    rest = iter(outcomes)
-    every = [asked.known[i] if i in asked.known else next(rest) for i in range(len(planned.steps))]
+    every = outcomes
+    if asked.known:
+        rest = iter(outcomes)
+        every = [asked.known[i] if i in asked.known else next(rest) for i in range(len(planned.steps))]
     statuses = conclude(planned, every)
     over = overall(planned, statuses, quota_mode=modes.quota)
     counted = [

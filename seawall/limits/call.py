@@ -1,6 +1,5 @@
 """One rate limit call in plain values, and what a call may not be."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from seawall.limits.counter_key import Entries
@@ -23,8 +22,7 @@ class Override(NamedTuple):
     unit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(NamedTuple):
     """One descriptor of a call; `hits` None: the request's hits count. `give_back`: they are taken off the counter."""
 
     entries: Entries

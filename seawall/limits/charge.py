@@ -105,6 +105,37 @@ def asked(demand: Demand) -> int:
 
 
 def _charge(counters: Counters, demand: Demand, now: int, spare: bool) -> Outcome:
+    if len(demand.windows) == 1 and demand.windows[0].algorithm is Algorithm.FIXED:
+        return _charge_fixed(counters, demand, now, spare)
+    return charge_steps(counters, demand, now, spare)
+
+
+def _charge_fixed(counters: Counters, demand: Demand, now: int, spare: bool) -> Outcome:
+    """The short way of `charge_steps` for the commonest demand: one fixed window."""
+    key, (window,), hits, give_back, charge_refused, _ = demand
+    name, left = window_fixed.place(window, now)
+    counter = counters.get(key)
+    if counter is not None and counter.expires * US <= now:
+        counter = None
+    count = int(counter.fields.get(name, "0")) if counter is not None else 0
+    over = not give_back and window_fixed.is_over(count, 0 if spare else asked(demand), window)
+    charged = 0
+    if not spare and (give_back or charge_refused or not over):
+        charged = -hits if give_back else hits
+        after = window_fixed.add(count, charged)
+        if after != count:
+            if counter is None:
+                counter = counters[key] = Counter()
+            if count == 0:
+                _drop_ended(counter.fields, now)
+            counter.expires = max(counter.expires, now / US + window.length + SLACK)
+            counter.fields[name] = str(after)
+            count = after
+    return Outcome(over, charged, (Reading(over, count, max(0, window.requests - count), left),))
+
+
+def charge_steps(counters: Counters, demand: Demand, now: int, spare: bool) -> Outcome:
+    """Decide one demand on any mix of windows; `spare`: look only."""
     steps = _steps(counters, demand, now, 0 if spare else asked(demand))
     over = not demand.give_back and any(step.over for step in steps)
     hits = demand.hits if not spare and (demand.give_back or demand.charge_refused or not over) else 0
@@ -131,10 +162,14 @@ def _write(counters: Counters, key: bytes, step: Step, hits: int, now: int) -> N
         counter = counters[key] = Counter()
     fields = counter.fields
     if any(fields.get(name, "0") == "0" for name in changes):
-        for other in [other for other in fields if ended(other, now)]:
-            del fields[other]
+        _drop_ended(fields, now)
     counter.expires = max(counter.expires, (now + step.life()) / US + SLACK)
     fields.update(changes)
+
+
+def _drop_ended(fields: dict[str, str], now: int) -> None:
+    for other in [other for other in fields if ended(other, now)]:
+        del fields[other]
 
 
 def ended(name: str, now: int) -> bool:

@@ -12,8 +12,11 @@ Limits with keys of our own (`algorithm`, `also`, `window`, …) always count un
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 Entries = Sequence[tuple[str, str]]
+_SHORT = 512
+"""Characters of entries whose identity is kept."""
 
 
 def identity(domain: str, entries: Entries) -> bytes:
@@ -21,11 +24,21 @@ def identity(domain: str, entries: Entries) -> bytes:
 
     Number, unit and algorithm of the limit are no part of it: they are fields of the counter (`charge`).
     """
+    if type(entries) is tuple and sum(len(key) + len(value) for key, value in entries) <= _SHORT:
+        return _known_identity(domain, entries)
+    return _identity(domain, entries)
+
+
+def _identity(domain: str, entries: Entries) -> bytes:
     parts = [domain]
     for key, value in entries:
         parts += (key, value)
     whole = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+_known_identity = lru_cache(maxsize=8192)(_identity)
+"""The same callers come again and again; what they send is bounded in number and, by `_SHORT`, in size."""
 
 
 def text(prefix: str, domain: str, entries: Entries, start: int) -> bytes:

@@ -23,7 +23,7 @@ _OVERRIDES = frozenset({Unit.SECOND, Unit.MINUTE, Unit.HOUR, Unit.DAY, Unit.MONT
 class Planned(NamedTuple):
     """A descriptor whose limit counts. `position` is its place in the call, `counted` the entries its counter is named by.
 
-    `match` is None for a limit that came with the request.
+    `match` is None for a limit that came with the request, `identity` the counter's name where it is one of ours.
     """
 
     position: int
@@ -32,6 +32,7 @@ class Planned(NamedTuple):
     hits: int
     give_back: bool
     match: Match | None
+    identity: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Plan:
     domain: str
     steps: tuple[Planned, ...]
     limits: tuple[Limit | None, ...]
+    uncounted: tuple["Status", ...]
+    """Status of each descriptor without its counter: what an unlimited one has, or one without a limit."""
 
 
 class Status(NamedTuple):
@@ -56,6 +59,10 @@ class Status(NamedTuple):
     remaining: int = 0
     reset: int = 0
     exceeded: bool = False
+
+
+_UNMATCHED = Status(False)
+_UNLIMITED = Status(False, remaining=UNLIMITED)
 
 
 def plan(domain: str, tree: Node | None, descriptors: Sequence[Descriptor], request_hits: int) -> Plan:
@@ -86,8 +93,11 @@ def plan(domain: str, tree: Node | None, descriptors: Sequence[Descriptor], requ
         elif not limit.unlimited:
             check_entries(descriptor)
             hits = hits_of(descriptor, request_hits)
-            steps.append(Planned(position, limit, counted, hits, descriptor.give_back, matched))
-    return Plan(domain, tuple(steps), tuple(one[0] if one is not None else None for one in found))
+            name = identity(domain, counted)
+            steps.append(Planned(position, limit, counted, hits, descriptor.give_back, matched, name))
+    limits = tuple(one[0] if one is not None else None for one in found)
+    uncounted = tuple(_UNLIMITED if limit is not None and limit.unlimited else _UNMATCHED for limit in limits)
+    return Plan(domain, tuple(steps), limits, uncounted)
 
 
 def _override(descriptor: Descriptor) -> Limit:
@@ -106,20 +116,15 @@ def demand(step: Planned, domain: str, now: int, prefix: str | None = None) -> D
     the limit counts as that does.
     """
     limit = step.limit
-    key = (
-        identity(domain, step.counted)
-        if prefix is None or not limit.plain
-        else text(prefix, domain, step.counted, window_start(now // US, limit.windows[0].length))
-    )
+    key = step.identity
+    if prefix is not None and limit.plain:
+        key = text(prefix, domain, step.counted, window_start(now // US, limit.windows[0].length))
     return Demand(key, limit.windows, step.hits, step.give_back, limit.charge_refused, limit.exhausted)
 
 
 def conclude(plan: Plan, outcomes: Sequence[Outcome]) -> list[Status]:
     """Give each descriptor its status; `outcomes` are those of the plan's steps, in order."""
-    statuses = [
-        Status(False, remaining=UNLIMITED) if limit is not None and limit.unlimited else Status(False)
-        for limit in plan.limits
-    ]
+    statuses = list(plan.uncounted)
     for step, outcome in zip(plan.steps, outcomes, strict=True):
         statuses[step.position] = _status(step.limit, outcome)
     return statuses
@@ -127,6 +132,9 @@ def conclude(plan: Plan, outcomes: Sequence[Outcome]) -> list[Status]:
 
 def _status(limit: Limit, outcome: Outcome) -> Status:
     over = outcome.over and not limit.shadow
+    if len(limit.windows) == 1 and not limit.windows[0].hidden and outcome.readings[0].over == outcome.over:
+        _, _, remaining, reset = outcome.readings[0]
+        return Status(over, limit.windows[0], limit.name, remaining, reset, outcome.over)
     shown = [
         (window, reading)
         for window, reading in zip(limit.windows, outcome.readings, strict=True)
@@ -144,6 +152,8 @@ def overall(plan: Plan, statuses: Sequence[Status], *, quota_mode: bool = False)
 
     With `quota_mode` every descriptor is a quota, also one without a limit, which passes; unlimited ones take no part.
     """
+    if not any(status.over for status in statuses):
+        return False
     quotas: list[bool] = []
     for limit, status in zip(plan.limits, statuses, strict=True):
         if limit is not None and limit.unlimited:

@@ -2,6 +2,7 @@
 
 import re
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from seawall.limits.charge import Outcome
@@ -26,6 +27,7 @@ class Hits(NamedTuple):
     over_with_local_cache: int = 0
 
 
+@lru_cache(maxsize=4096)
 def near_threshold(limit: int, ratio: float) -> int:
     """floor(limit × ratio) in 32-bit float, as the Go service computes: 0.8 × 10 is 8, not 7."""
     return int(_f32(_f32(limit) * _f32(ratio)))
@@ -53,8 +55,10 @@ def count(step: Planned, outcome: Outcome, ratio: float = NEAR_RATIO) -> Hits:
     limit, after = step.limit.windows[index].capacity, outcome.readings[index].used
     before = after - asked
     near = near_threshold(limit, ratio)
-    if after <= limit:
-        told = Hits(asked, asked, 0 if after <= near else min(asked, after - near))
+    if after <= near:
+        told = Hits(asked, asked)
+    elif after <= limit:
+        told = Hits(asked, asked, min(asked, after - near))
     elif before < limit:
         told = Hits(asked, 0, limit - max(near, before), after - limit)
     else:
@@ -64,6 +68,8 @@ def count(step: Planned, outcome: Outcome, ratio: float = NEAR_RATIO) -> Hits:
 
 def _telling(readings: tuple[Reading, ...], *, over: bool) -> int:
     """Of several windows: the first that refused, else the one with the least left."""
+    if len(readings) == 1:
+        return 0
     return min(range(len(readings)), key=lambda i: (over and not readings[i].over, readings[i].remaining))
 
 

@@ -6,12 +6,19 @@ end and one at the next one's start may together admit twice the limit within an
 
 from collections.abc import Mapping
 
-from seawall.limits.window import MOST, US, Reading, Window, until_reset, window_start
+from seawall.limits.window import MOST, US, Reading, Window, until_reset
 
 
 def field(window: Window, now: int) -> str:
     """Name of the state in the counter's hash: `f<length>:<start>`, both in seconds. `now` is in unix microseconds."""
-    return f"f{window.length}:{window_start(now // US, window.length)}"
+    return place(window, now)[0]
+
+
+def place(window: Window, now: int) -> tuple[str, int]:
+    """Name of the state, and whole seconds until it resets."""
+    seconds, length = now // US, window.length
+    into = seconds % length
+    return f"f{length}:{seconds - into}", length - into
 
 
 def is_over(count: int, hits: int, window: Window) -> bool:

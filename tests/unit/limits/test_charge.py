@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seawall.limits.charge import Counter, Demand, charge_all, ended
+from seawall.limits.charge import Counter, Demand, charge_all, charge_steps, ended
 from seawall.limits.window import US, Algorithm, Window
 
 MINUTE = Window(Algorithm.FIXED, 5, 60)
@@ -146,3 +146,31 @@ def test_no_window_admits_more(windows: list[Window], calls: list[tuple[int, int
     for window, counts in admitted.items():
         if window.algorithm is not Algorithm.GCRA:
             assert all(count <= window.requests for count in counts.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 12),
+            st.booleans(),
+            st.booleans(),
+            st.booleans(),
+            st.integers(0, 200 * US),
+            st.sampled_from([5, 7]),
+            st.sampled_from([10, 60]),
+        ),
+        max_size=30,
+    )
+)
+def test_the_short_way_is_the_long_one(calls: list[tuple[int, bool, bool, bool, int, int, int]]) -> None:
+    """One fixed window, decided by itself, is what it is among any mix of windows, state included."""
+    short: dict[bytes, Counter] = {}
+    long: dict[bytes, Counter] = {}
+    now = NOW
+    for hits, give_back, charge_refused, exhausted, later, requests, length in calls:
+        now += later
+        window = Window(Algorithm.FIXED, requests, length)
+        demand = Demand(b"k", (window,), hits, give_back, charge_refused, exhausted)
+        assert charge_all(short, [demand], now) == [charge_steps(long, demand, now, spare=False)]
+        assert short == long

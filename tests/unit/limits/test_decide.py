@@ -131,7 +131,7 @@ def step(limit: Limit) -> Planned:
 
 def told(limit: Limit, over: bool, *readings: Reading) -> Status:
     """Status of a call's only descriptor."""
-    [status] = conclude(Plan("llm", (step(limit),), (limit,)), [Outcome(over, 1, readings)])
+    [status] = conclude(Plan("llm", (step(limit),), (limit,), (Status(False),)), [Outcome(over, 1, readings)])
     return status
 
 
@@ -159,7 +159,7 @@ def test_status_of_several_windows() -> None:
 def test_a_reading_for_each_step() -> None:
     """A store that answers with another number of counters is a fault, never a guess."""
     with pytest.raises(ValueError, match="zip"):
-        conclude(Plan("llm", (step(LIMIT),), (LIMIT,)), [])
+        conclude(Plan("llm", (step(LIMIT),), (LIMIT,), (Status(False),)), [])
 
 
 OPEN = Limit("", ())
@@ -188,7 +188,7 @@ OPEN = Limit("", ())
 def test_overall(limits: list[Any], over: list[bool], quota_mode: bool, wanted: bool) -> None:
     """Any hard limit that is over, or all quotas there are."""
     statuses = [Status(o) for o in over]
-    assert overall(Plan("llm", (), tuple(limits)), statuses, quota_mode=quota_mode) == wanted
+    assert overall(Plan("llm", (), tuple(limits), ()), statuses, quota_mode=quota_mode) == wanted
 
 
 @pytest.mark.parametrize(

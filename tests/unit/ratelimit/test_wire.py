@@ -23,9 +23,9 @@ def test_decode() -> None:
     assert wire.decode(request.SerializeToString()) == (
         "llm",
         [
-            Descriptor([("tenant", "acme"), ("class", "")], None),
-            Descriptor([], 0),
-            Descriptor([], 2**64 - 1),
+            Descriptor((("tenant", "acme"), ("class", "")), None),
+            Descriptor((), 0),
+            Descriptor((), 2**64 - 1),
         ],
         7,
         "",
@@ -90,8 +90,8 @@ def test_override_and_negative_hits() -> None:
     first.limit.unit = pb.RateLimitUnit.HOUR
     request.descriptors.add().limit.unit = 99  # type: ignore[assignment]
     assert wire.decode(request.SerializeToString()).descriptors == [
-        Descriptor([], None, Override(42, 3), True),
-        Descriptor([], None, Override(0, 99)),
+        Descriptor((), None, Override(42, 3), True),
+        Descriptor((), None, Override(0, 99)),
     ]
 
 
