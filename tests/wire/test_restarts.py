@@ -118,7 +118,7 @@ async def test_a_rolling_restart(here: Folder, node: Valkey) -> None:
         assert body["workers"]["w0"]["leaving"]["pid"] == before[0]
         assert await watching.read() is grpc.aio.EOF
         await served.says(lambda b: b["workers"]["w0"]["leaving"]["state"] == "draining")
-        assert await served.metric('seawall_policy_version{worker="w0"}') == 1
+        assert await served.metric('seawall_policy_version{role="current",worker="w0"}') == 1
         async with asyncio.timeout(PATIENCE):
             while await served.metric('seawall_workers{state="draining"}') != 1:
                 await asyncio.sleep(0.02)
