@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from seawall.cli.asking import ask
 from seawall.cli.children import Child, Recipe, stop_all
 from seawall.cli.failure import Failure
 from seawall.cli.policy_file import compiled
+from seawall.cli.ports import LOOPBACK, PortLost, free_port, is_port_lost, taken
 from seawall.cli.running import publish
 from seawall.mesh.bootstrap import bootstrap, bootstrap_json
 from seawall.mesh.settings import MeshSettings
@@ -41,11 +41,11 @@ ENGINE_TIME = 20.0
 """Seconds that an engine has to list its models."""
 START_TIME = 60.0
 """Seconds after which a gate that is not up has failed."""
+PORT_TRIES = 3
 ENGINES = 2
 SIM_MODEL = "sim-chat"
 DEMO_KEYS = ("sk-demo-vip", "sk-demo-standard", "sk-demo-batch")
 """Keys of examples/policy.yaml; shown by class where the policy in use knows them."""
-LOOPBACK = "127.0.0.1"
 FLUSH = ("--file-flush-interval-msec", "500")
 """Envoy keeps its access log back for 10 s by default: too long for someone who looks."""
 MAX_SOCKET_DIR = 70
@@ -76,6 +76,16 @@ class LocalGate:
 
     def start(self, stopped: threading.Event) -> None:
         """Start everything and wait until a test request has passed the whole chain. Raises Failure; see `stop`."""
+        for _ in range(PORT_TRIES - 1):
+            try:
+                return self._start(stopped)
+            except PortLost:
+                # Two gates that start at once may choose the same: the second look sees what the other took.
+                stop_all([self.children[name] for name in reversed(self.children)])
+                self.children.clear()
+        return self._start(stopped)
+
+    def _start(self, stopped: threading.Event) -> None:
         envoy = binaries.envoy()
         taken(LOOPBACK, self.wishes.port)
         if self.wishes.redis == "memory":
@@ -203,7 +213,7 @@ class LocalGate:
         directory = str(self.wishes.config_dir)
         if len(directory.encode()) <= MAX_SOCKET_DIR:
             return directory
-        self._short = Path(tempfile.mkdtemp(prefix="seawall-"))
+        self._short = self._short or Path(tempfile.mkdtemp(prefix="seawall-"))
         return str(self._short)
 
     def _wait(self, stopped: threading.Event, policy: Policy, settings: Settings) -> None:
@@ -212,7 +222,9 @@ class LocalGate:
         while not stopped.wait(0.05):
             for child in self.children.values():
                 if (status := child.ended()) is not None:
-                    raise Failure(f"{child.recipe.name} ended with status {status}: {child.last_words()}")
+                    words = child.last_words()
+                    kind = PortLost if is_port_lost(words) else Failure
+                    raise kind(f"{child.recipe.name} ended with status {status}: {words}")
             if time.monotonic() > deadline:
                 raise Failure(f"not up after {START_TIME:.0f} s: waiting for {waiting}; --config-dir keeps the logs")
             if not self.told["model"]:
@@ -362,28 +374,3 @@ def envoy_sees(admin: str) -> int:
     answer = ask("GET", f"{admin}/stats?filter=cluster.gate.membership_healthy")
     number = answer[1].rpartition(b": ")[2].strip() if answer and answer[0] == 200 else b""
     return int(number) if number.isdigit() else 0
-
-
-def taken(host: str, port: int) -> None:
-    """Raise Failure when a port can't be listened on."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as e:
-            raise Failure(f"port {port} on {host} can't be used: {e.strerror}; choose another with --port") from None
-
-
-def free_port(preferred: int, avoid: set[int] | None = None) -> int:
-    """Give the preferred port where it is free, else any free one."""
-    for port in (preferred, 0, 0, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-            found = int(probe.getsockname()[1])
-            if found not in (avoid or set()):
-                return found
-    raise Failure("no free port on 127.0.0.1")

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
@@ -199,6 +201,21 @@ def test_a_second_gate_is_kept_apart(scratch: Path) -> None:
         taken = up(scratch, "up", "--port", str(free_port()), "--config-dir", str(scratch / "c"))
         one_line(taken, "--config-dir", "another gate")
         assert gate.chat(max_tokens=1).status_code == 200
+
+
+def test_gates_that_start_at_once_choose_other_ports() -> None:
+    """Two that look for free ports at the same moment both come up, each with its own Redis and engines."""
+
+    def addresses() -> set[str]:
+        with running("--workers", "1") as gate:
+            together.wait(60)
+            assert gate.chat(max_tokens=1).status_code == 200
+            return {gate.told["redis"], gate.told["admin"], gate.told["metrics"], *gate.told["engines"]}
+
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: addresses(), range(2))
+    assert not first & second
 
 
 def test_a_worker_that_hangs_does_not_outlive_its_gate() -> None:
