@@ -1,0 +1,44 @@
+"""Where in a stream's text a match may have begun that is not decided yet."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seawall.scan.matcher import leftmost, undecided
+from seawall.scan.pattern import Node
+from seawall.scan.re2_program import Program, program
+from seawall.scan.rules import Rule
+from seawall.scan.view import View
+
+_UTF8 = 4
+"""Most bytes of a character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """Patterns whose beginnings are looked for together.
+
+    `holds`: text waits for them (they mask or block). `limit`: the longest match that counts, bytes.
+    """
+
+    program: Program
+    holds: bool
+    limit: int | None
+
+    def since(self, view: View, start: int) -> int:
+        """Offset from `start` on of the earliest undecided beginning, the view's length if there is none."""
+        size = len(view.data)
+        at = leftmost(self.program, view.data, start, size)
+        if self.limit is not None and at < size - self.limit:
+            at = size - self.limit
+            while view.data[at] & 0xC0 == 0x80:
+                at += 1
+        return at
+
+
+def groups(searches: Iterable[tuple[Rule, Node]]) -> tuple[Began, ...]:
+    """Compile beginnings: one expression for the rules that hold text back, one for others, and for each length."""
+    nodes: dict[tuple[bool, int | None], list[Node]] = {}
+    for rule, node in searches:
+        limit = None if rule.max_length is None else rule.max_length * _UTF8
+        nodes.setdefault((rule.action != "flag", limit), []).append(node)
+    return tuple(Began(program(undecided(group)), holds, limit) for (holds, limit), group in nodes.items())
