@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seawall.scan.matcher import leftmost, undecided
+from seawall.scan.matcher import undecided
 from seawall.scan.pattern import Node
-from seawall.scan.re2_program import Program, program
+from seawall.scan.re2_program import ANYWHERE, Program, program
 from seawall.scan.rules import Rule
-from seawall.scan.view import View
 
 _UTF8 = 4
 """Most bytes of a character."""
@@ -24,13 +23,13 @@ class Began:
     holds: bool
     limit: int | None
 
-    def since(self, view: View, start: int) -> int:
-        """Offset from `start` on of the earliest undecided beginning, the view's length if there is none."""
-        size = len(view.data)
-        at = leftmost(self.program, view.data, start, size)
+    def since(self, data: bytes, start: int) -> int:
+        """Offset from `start` on of the earliest undecided beginning; the text's length if there is none."""
+        size = len(data)
+        at = self.program.Match(ANYWHERE, data, start, size)[0][0]
         if self.limit is not None and at < size - self.limit:
             at = size - self.limit
-            while view.data[at] & 0xC0 == 0x80:
+            while data[at] & 0xC0 == 0x80:
                 at += 1
         return at
 

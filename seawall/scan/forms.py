@@ -13,7 +13,6 @@ MARKS = {edge: 0xFDD0 + i for i, edge in enumerate(Edge)}
 _MARK = "[\\x{fdd0}-\\x{fdd8}]"
 _MARK_RANGES = ((0xFDD0, 0xFDD8),)
 _RE2_REPEAT = 1000
-_LOOSE_REPEAT = 64
 
 _EXACT = {
     Edge.BEGIN: "\\A",
@@ -46,25 +45,26 @@ def exact(node: Node, *, marked: bool = False) -> str:
             return _counted(f"(?:{inner})", least, most, "" if greedy else "?", limit)
 
 
-def loose(node: Node) -> bytes:
-    """Write over the bytes of UTF-8: assertions count as met, long counts as endless."""
+def loose(node: Node, most_copies: int) -> bytes:
+    """Write over the bytes of UTF-8: assertions count as met, what would be more than so many copies as endless."""
     match node:
         case Chars(ranges):
             return as_bytes(ranges)
         case At():
             return b""
         case Seq(items):
-            return b"".join(map(loose, items))
+            return b"".join(loose(item, most_copies) for item in items)
         case Alt(items):
-            return b"(?:" + b"|".join(map(loose, items)) + b")"
+            return b"(?:" + b"|".join(loose(item, most_copies) for item in items) + b")"
         case Repeat(item, least, most, _):
-            inner = loose(item)
+            inner = loose(item, most_copies)
             if not inner or most == 0:
                 return b""
-            if most is None or most * _written_loosely(item) > _LOOSE_REPEAT:
+            copies = _written_loosely(item, most_copies)
+            if most is None or most * copies > most_copies:
                 if least == 0 or least_length(item) == 0:
                     return b"(?:%s)*" % inner
-                times = max(1, min(least, _LOOSE_REPEAT // _written_loosely(item)))
+                times = max(1, min(least, most_copies // copies))
                 return b"(?:%s)+" % inner if times == 1 else b"(?:%s){%d,}" % (inner, times)
             if (least, most) == (1, 1):
                 return inner
@@ -103,15 +103,15 @@ def _written(node: Node) -> int:
             return min(max(least, most or 1, 1), _RE2_REPEAT) * _written(item)
 
 
-def _written_loosely(node: Node) -> int:
+def _written_loosely(node: Node, most_copies: int) -> int:
     match node:
         case Chars() | At():
             return 1
         case Seq(items) | Alt(items):
-            return max(1, sum(_written_loosely(item) for item in items))
+            return max(1, sum(_written_loosely(item, most_copies) for item in items))
         case Repeat(item, least, most):
             times = max(least, 1) if most is None else max(most, 1)
-            return min(times * _written_loosely(item), _LOOSE_REPEAT)
+            return min(times * _written_loosely(item, most_copies), most_copies)
 
 
 assert merged((mark, mark) for mark in MARKS.values()) == _MARK_RANGES

@@ -1,6 +1,6 @@
 """The exact matches of one pattern: those that `re.finditer` would give, found by RE2 in bounded work."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from seawall.scan.forms import exact, loose
 from seawall.scan.pattern import Edge, Node, beginnings, edges_of, edges_together
@@ -14,6 +14,7 @@ FIRST_WINDOW = 256
 WORK_FACTOR = 32
 WORK_FREE = 1 << 20
 """A pattern may look at 32 times the text, and a mebibyte more."""
+_FEW = 200
 _WORDS = frozenset({Edge.WORD, Edge.NO_WORD})
 
 
@@ -41,8 +42,7 @@ class Matcher:
         """Leftmost match that begins at `start` or later, as if the text ended at `end`."""
         size = len(view.data)
         if self._marked is not None and (
-            (self._unlike_in_text and not view.ascii)
-            or (self._unlike_last and view.ends and view.data.endswith(b"\n"))
+            (self._unlike_in_text and not view.ascii) or (self._unlike_last and view.ends and view.data.endswith(b"\n"))
         ):
             text = view.marked(self._edges, self._together)
             until = len(text.data) if end == size else text.inside(end)
@@ -81,9 +81,13 @@ class Matcher:
             start, window = found[1], FIRST_WINDOW
 
 
-def undecided(nodes: Iterable[Node]) -> bytes:
-    """Expression over bytes for the longest end of a text that may be the beginning of a match."""
-    found = dict.fromkeys(loose(b) for node in nodes if (b := beginnings(node)) is not None)
+def undecided(nodes: Sequence[Node]) -> bytes:
+    """Expression over bytes for the longest end of a text that may be the beginning of a match.
+
+    Counts are kept so that nothing waits that is already too long, unless many patterns would make it large.
+    """
+    copies = 64 if len(nodes) <= _FEW else 16
+    found = dict.fromkeys(loose(b, copies) for node in nodes if (b := beginnings(node)) is not None)
     return b"(?:" + b"|".join(found) + b")\\z"
 
 

@@ -95,6 +95,44 @@ def most_length(node: Node) -> int | None:
             return 0 if once == 0 else None if once is None or most is None else once * most
 
 
+def known_after(node: Node) -> int | None:
+    """Most characters that a text can have of a match before it is one, None if there is no bound.
+
+    What a match may go on with counts for nothing: `sk-[a-z]{20,}` is one after 23.
+    """
+    match node:
+        case Seq(items):
+            for i in range(len(items) - 1, -1, -1):
+                last = known_after(items[i])
+                if last != 0:
+                    before = most_length(Seq(items[:i]))
+                    return None if last is None or before is None else before + last
+            return 0
+        case Alt(items):
+            lengths = [known_after(item) for item in items]
+            known = [n for n in lengths if n is not None]
+            return max(known) if len(known) == len(lengths) else None
+        case Repeat(item, least):
+            once, whole = known_after(item), most_length(item)
+            if least == 0:
+                return 0
+            return None if once is None or (whole is None and least > 1) else (whole or 0) * (least - 1) + once
+    return most_length(node)
+
+
+def widest(node: Node) -> int:
+    """Most bytes of UTF-8 that one character of a match has."""
+    match node:
+        case Chars(ranges):
+            return len(chr(ranges[-1][1]).encode("utf-8", "surrogatepass")) if ranges else 1
+        case At():
+            return 1
+        case Seq(items) | Alt(items):
+            return max((widest(item) for item in items), default=1)
+        case Repeat(item):
+            return widest(item)
+
+
 def edges_of(node: Node) -> frozenset[Edge]:
     """Every kind of assertion in a pattern."""
     match node:

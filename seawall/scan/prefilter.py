@@ -6,6 +6,7 @@ what stream mode costs (0.3 µs for 20 bytes) and leaves no state of the C libra
 dropped; what may have begun and not ended, no mode of Hyperscan tells.
 """
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -13,13 +14,20 @@ from seawall.scan.forms import loose
 from seawall.scan.pattern import Node
 from seawall.scan.re2_program import program_set
 
-try:
-    import hyperscan
-except ImportError:  # no wheel for this machine
-    hyperscan = None
-
 Engine = Literal["hyperscan", "re2"]
+
+
+def _import_hyperscan() -> Any:
+    try:
+        return importlib.import_module("hyperscan")
+    except ImportError:
+        # No wheel for this machine.
+        return None
+
+
+hyperscan = _import_hyperscan()
 DEFAULT_ENGINE: Engine = "re2" if hyperscan is None else "hyperscan"
+_COPIES = 16
 
 
 class Prefilter(Protocol):
@@ -57,7 +65,7 @@ class HyperscanPrefilter:
         ids, expressions = [], []
         for number, node in enumerate(nodes):
             ids.append(number)
-            expressions.append(loose(node))
+            expressions.append(loose(node, _COPIES))
         try:
             self._database: Any = _database(expressions, ids, flags)
         except hyperscan.error:
@@ -97,7 +105,7 @@ class Re2Prefilter:
     """Patterns in an RE2 set."""
 
     def __init__(self, nodes: Sequence[Node]):
-        self._set = program_set([loose(node) for node in nodes])
+        self._set = program_set([loose(node, _COPIES) for node in nodes])
 
     def candidates(self, data: bytes) -> Sequence[int]:
         """Numbers of the patterns that may have a match in these bytes."""

@@ -12,9 +12,10 @@ OnError = Literal["open", "closed"]
 class Rule:
     """One rule of a policy; exactly one of `pattern` and `builtin` is given.
 
-    `normalise` looks for matches behind disguises: full-width digits and letters, invisible characters, and a space or
-    hyphen between digits. Without it a pattern means exactly what Python's `re` says. `max_length` is in characters: a
-    longer match is none. `placeholder` stands in its place where `action` is mask.
+    `normalise` looks for matches behind disguises: full-width letters, digits of other scripts, invisible characters,
+    and a space or hyphen between digits. None: for sets, and for patterns with a check. Without it a pattern means
+    exactly what Python's `re` says. `max_length` is in characters: a longer match is none. `placeholder` stands in the
+    place of a match where `action` is mask.
     """
 
     id: str
@@ -24,9 +25,14 @@ class Rule:
     action: Action = "flag"
     check: str | None = None
     max_length: int | None = None
-    normalise: bool = False
+    normalise: bool | None = None
     placeholder: str = ""
     on_error: OnError = "open"
+
+    @property
+    def normalises(self) -> bool:
+        """Whether matches are looked for behind disguises."""
+        return self.builtin is not None or self.check is not None if self.normalise is None else self.normalise
 
     @property
     def replacement(self) -> str:
@@ -75,3 +81,13 @@ class Found:
         for hit in self.hits:
             counts[hit.rule.id] = counts.get(hit.rule.id, 0) + 1
         return counts
+
+
+class RuleError(ValueError):
+    """A rule that can't be compiled: `rule` is its id, `position` a character of its pattern, from 0, if there is one."""
+
+    def __init__(self, rule: str, why: str, position: int | None = None):
+        self.rule = rule
+        self.why = why
+        self.position = position
+        super().__init__(f"rule '{rule}': {why}" + (f" at position {position}" if position is not None else ""))

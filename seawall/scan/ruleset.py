@@ -8,22 +8,12 @@ from seawall.scan.began import groups
 from seawall.scan.builtin import BUILTIN, Part
 from seawall.scan.checks import CHECKS
 from seawall.scan.matcher import Matcher, Span, TooMuchWork
-from seawall.scan.pattern import Node, with_separators
+from seawall.scan.pattern import Node, widest, with_separators
 from seawall.scan.prefilter import DEFAULT_ENGINE, Engine, prefilter
 from seawall.scan.re2_program import TooLarge
-from seawall.scan.rules import Fault, Found, Hit, Rule
+from seawall.scan.rules import Fault, Found, Hit, Rule, RuleError
 from seawall.scan.sight import Sight, sights_of
 from seawall.scan.view import View
-
-
-class RuleError(ValueError):
-    """A rule that can't be compiled: `rule` is its id, `position` a character of its pattern, from 0, if there is one."""
-
-    def __init__(self, rule: str, why: str, position: int | None = None):
-        self.rule = rule
-        self.why = why
-        self.position = position
-        super().__init__(f"rule '{rule}': {why}" + (f" at position {position}" if position is not None else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +27,11 @@ class Search:
     checks: tuple[Callable[[str], bool], ...]
     never: str
     folded: bool
+
+    @property
+    def widest(self) -> int:
+        """Most bytes of a character that the pattern has."""
+        return widest(self.node)
 
     def accepts(self, text: str) -> bool:
         """Whether the text of a match passes what the pattern can't say."""
@@ -80,11 +75,11 @@ class RuleSet:
                 for search in self.candidates(sight):
                     try:
                         found += [(search, span) for span in search.all(sight.view)]
-                    except Exception as e:  # noqa: BLE001 - whatever fails in a rule, the others still count
+                    except Exception as e:
                         faults.setdefault(search.rule.id, fault_of(e, [search.rule], search.rule))
                 places = sight.spans(span for _, span in found)
                 hits += [Hit(search.rule, *place) for (search, _), place in zip(found, places, strict=True)]
-        except Exception as e:  # noqa: BLE001 - a fault is a value
+        except Exception as e:
             return Found((), (fault_of(e, self.rules),))
         return Found(tuple(self.arranged(hits, {})), tuple(faults.values()))
 
@@ -135,7 +130,7 @@ def compile_rules(rules: Iterable[Rule], engine: Engine = DEFAULT_ENGINE) -> Rul
 def parts_of(rule: Rule) -> tuple[Part, ...]:
     """Patterns of a rule. Raises RuleError for a set that isn't there."""
     if rule.builtin is None:
-        return (Part(rule.pattern or "", plain=not rule.normalise),)
+        return (Part(rule.pattern or ""),)
     if rule.builtin not in BUILTIN:
         raise RuleError(rule.id, f"no set is called '{rule.builtin}'")
     return BUILTIN[rule.builtin]
@@ -144,7 +139,7 @@ def parts_of(rule: Rule) -> tuple[Part, ...]:
 def _search(number: int, rule: Rule, part: Part) -> Search:
     try:
         node = dialect.parse(part.pattern)
-        if rule.builtin is None and rule.normalise:
+        if rule.builtin is None and rule.normalises:
             node = with_separators(node)
         matcher = Matcher(node)
     except dialect.Refused as e:
@@ -152,4 +147,4 @@ def _search(number: int, rule: Rule, part: Part) -> Search:
     except TooLarge:
         raise RuleError(rule.id, "is too large for RE2") from None
     checks = [CHECKS[name] for name in (part.check, rule.check) if name is not None]
-    return Search(number, rule, node, matcher, tuple(checks), part.never, not part.plain)
+    return Search(number, rule, node, matcher, tuple(checks), part.never, rule.normalises and not part.plain)

@@ -9,8 +9,9 @@ be a match after all, the hit is `late`.
 
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from seawall.scan.fold import invisible
+from seawall.scan.fold import disguised, invisible
 from seawall.scan.rules import Fault, Hit
 from seawall.scan.ruleset import RuleSet, Search, fault_of
 from seawall.scan.sight import Sight, sights_of
@@ -29,8 +30,7 @@ class Hold:
     seconds: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What a step gives: text that may leave, and what was decided.
 
     `blocked` forbids the rest of the stream: nothing more leaves, and the caller ends it.
@@ -97,7 +97,7 @@ class StreamScanner:
         if self._passing and self._blocked is None:
             return Piece(text)
         if len(text) <= _STRIDE:
-            return self._take(text, now)
+            return self._pass(text, now) or self._take(text, now)
         pieces = [self._take(text[i : i + _STRIDE], now) for i in range(0, len(text), _STRIDE)]
         return _together(pieces)
 
@@ -113,6 +113,52 @@ class StreamScanner:
             return Piece(half)
         self._text += half
         return self._step(now, ends=True)
+
+    def _pass(self, text: str, now: float) -> Piece | None:
+        """Step for the common case that no rule has a match in what is looked at; None if it is another case."""
+        rules = self._rules
+        if self._marks or self._covered or not text or self._blocked is not None:
+            return None
+        whole = self._text + text
+        due = self.due
+        try:
+            data = whole.encode()
+            size = len(data)
+            ascii_only = size == len(whole)
+            if not ascii_only and rules.folds and disguised(whole, data):
+                return None
+            if (due is not None and due <= now) or rules.prefilter.candidates(data):
+                return None
+            start = self._context if ascii_only else len(whole[: self._context].encode())
+            hold = keep = size
+            for group in rules.began:
+                at = group.since(data, start)
+                keep = min(keep, at)
+                hold = min(hold, at) if group.holds else hold
+        except Exception:
+            return None
+        if size - hold > self._hold.size:
+            return None
+        if not ascii_only:
+            hold, keep = len(data[:hold].decode()), len(data[:keep].decode())
+        sent = self._sent - self._base
+        out = whole[sent:hold]
+        self._text = whole
+        end = self._base + len(whole)
+        if out:
+            self._sent = self._raw = self._base + hold
+        if self._sent == end:
+            self._arrived.clear()
+        else:
+            self._arrived.append((end, now))
+            self._arrive()
+        self._trim(min(keep, self._sent - self._base))
+        return Piece(out) if out else NOTHING
+
+    def _arrive(self) -> None:
+        """Forget when pieces came that have left."""
+        while self._arrived and self._arrived[0][0] <= self._sent:
+            self._arrived.popleft()
 
     def _joined(self, text: str) -> str:
         """Make pairs of surrogates one character; keep the first half of one until the next piece comes."""
@@ -139,7 +185,7 @@ class StreamScanner:
             return Piece(self._rest())
         try:
             return self._scan(now, ends=ends)
-        except Exception as e:  # noqa: BLE001 - a fault is a value
+        except Exception as e:
             fault = fault_of(e, self._rules.rules)
             if fault.closed:
                 self._blocked = fault
@@ -162,7 +208,7 @@ class StreamScanner:
             for sight in sights:
                 start = sight.view.offset(sight.view.context)
                 for group in self._rules.began:
-                    at = group.since(sight.view, start)
+                    at = group.since(sight.view.data, start)
                     if at < len(sight.view.data):
                         if group.holds:
                             hold = min(hold, sight.start(at))
@@ -198,9 +244,7 @@ class StreamScanner:
             self._arrived.clear()
         return Piece(out, tuple(hits), faults, self._blocked) if out or hits or faults else NOTHING
 
-    def _search(
-        self, search: Search, sight: Sight, open_from: int, decided: list[Hit], undecided: list[Hit]
-    ) -> None:
+    def _search(self, search: Search, sight: Sight, open_from: int, decided: list[Hit], undecided: list[Hit]) -> None:
         """Find matches of one pattern: those before `open_from` are decided, the first behind it is as it is so far."""
         if search.rule.id in self._off:
             return
@@ -218,7 +262,7 @@ class StreamScanner:
                     return
                 at = found[1]
                 self._resume[search.number] = base + end
-        except Exception as e:  # noqa: BLE001 - whatever fails in a rule, the others still count
+        except Exception as e:
             self._off.add(search.rule.id)
             self._faults.append(fault_of(e, [search.rule], search.rule))
 
@@ -267,17 +311,15 @@ class StreamScanner:
             at = self._raw = target
         self._sent = at
         self._marks = [hit for hit in self._marks if hit.end > at]
-        while self._arrived and self._arrived[0][0] <= at:
-            self._arrived.popleft()
+        self._arrive()
         return "".join(out)
 
     def _trim(self, keep: int) -> None:
         """Forget what no match can reach any more, but for a character to look back at; `keep` is an index in `_text`."""
         keep = max(keep, len(self._text) - RETAINED)
-        cut = keep - 1
-        while cut > max(0, keep - _LOOK_BACK) and invisible(self._text[cut]):
+        cut = max(keep - 1, 0)
+        while cut > 0 and keep - cut < _LOOK_BACK and invisible(self._text[cut]):
             cut -= 1
-        cut = max(cut, 0)
         self._text = self._text[cut:]
         self._base += cut
         self._context = keep - cut

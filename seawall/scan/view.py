@@ -11,7 +11,7 @@ from seawall.scan.pattern import Edge
 from seawall.scan.re2_program import ANYWHERE, Program, program
 
 _LINES = {Edge.LINE_BEGIN, Edge.LINE_END}
-_MARK_AS_TEXT = {mark: 0xFFFD for mark in MARKS.values()}
+_MARK_AS_TEXT = dict.fromkeys(MARKS.values(), 65533)
 
 
 class View:
@@ -113,7 +113,9 @@ def _places_of(view: View, edges: frozenset[Edge]) -> dict[int, str]:
             borders = set(_ends_of(_words(int(flags)), data))
             mark(edge, borders)
             if opposite in edges:
-                mark(opposite, (i for i in range(size + 1) if i not in borders and (i == size or data[i] & 0xC0 != 0x80)))
+                mark(
+                    opposite, (i for i in range(size + 1) if i not in borders and (i == size or data[i] & 0xC0 != 0x80))
+                )
     newlines = [i for i, byte in enumerate(data) if byte == 10] if edges & _LINES else []
     begin, end = [0] * view.begins, [size] * view.ends
     mark(Edge.BEGIN, begin)
