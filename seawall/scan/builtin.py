@@ -33,7 +33,7 @@ def _number(*shapes: str) -> Part:
 
     A fraction is taken along with its point, so that a match that has one is none: 0.4111111111111111 is no card.
     """
-    return Part(rf"(?a)\b(?:[0-9]{{1,20}}\.)?(?:{'|'.join(shapes)})(?:\.[0-9]+)?\b", "luhn", ".")
+    return Part(rf"(?a)\b(?:[0-9]{{1,20}}\.)?(?:{'|'.join(shapes)})(?:\.[0-9]{{1,20}})?\b", "luhn", ".")
 
 
 _OTHER_BINS = "(?:60|68|69|84|87|88|90|94|95|98|99)[0-9]{2}"
@@ -101,7 +101,7 @@ _KEYS = (
     r"dapi[0-9a-f]{32}",
     r"hvs\.[A-Za-z0-9_\-]{24,}",
     r"AccountKey=[A-Za-z0-9+/]{86}==",
-    r"(?i:aws)_?(?i:secret)_?(?i:access)_?(?i:key)[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9+/]{40}",
+    r"(?i:aws)_?(?i:secret)_?(?i:access)_?(?i:key)[\"']?\s{0,8}[:=]\s{0,8}[\"']?[A-Za-z0-9+/]{40}",
 )
 
 # Line ends as they are, or as JSON and environment files write them.
@@ -129,7 +129,7 @@ BUILTIN: dict[str, tuple[Part, ...]] = {
     "cn_mobiles": (
         Part(
             rf"(?a)\b(?:[0-9]{{1,20}}\.)?(?:(?:00)?86{_GAP})?{_MOBILE}"
-            rf"(?:[0-9]{{8}}|{_GAP}[0-9]{{4}}{_GAP}[0-9]{{4}})(?:\.[0-9]+)?\b",
+            rf"(?:[0-9]{{8}}|{_GAP}[0-9]{{4}}{_GAP}[0-9]{{4}})(?:\.[0-9]{{1,20}})?\b",
             never=".",
         ),
     ),
@@ -145,7 +145,7 @@ BUILTIN: dict[str, tuple[Part, ...]] = {
             "iban_mod97",
         ),
     ),
-    "jwts": (Part(r"(?a)\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"),),
+    "jwts": (Part(r"(?a)\beyJ[A-Za-z0-9_\-]{8,512}\.eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"),),
     # The patterns of the five-layer article, as they stand there.
     "five_layer": (
         Part(r"(密码|账号|身份证)\s*[:：=]\s*\w+", plain=True),

@@ -104,7 +104,7 @@ def known_after(node: Node) -> int | None:
         case Seq(items):
             for i in range(len(items) - 1, -1, -1):
                 last = known_after(items[i])
-                if last != 0:
+                if last != 0 or edges_of(items[i]):
                     before = most_length(Seq(items[:i]))
                     return None if last is None or before is None else before + last
             return 0

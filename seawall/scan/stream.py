@@ -226,7 +226,7 @@ class StreamScanner:
         target = base + hold
         if hold < len(text):
             target = max(target, self._let_go(sights[0], now))
-        forced = [hit for hit in undecided if hit.start < target]
+        forced = [self._marked_late(hit) for hit in undecided if hit.start < target]
         blocked = next((hit for hit in (*hits, *forced) if hit.rule.action == "block"), None)
         if blocked is not None:
             if blocked not in hits:
