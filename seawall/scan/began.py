@@ -8,6 +8,7 @@ from seawall.scan.pattern import Node
 from seawall.scan.re2_program import ANYWHERE, Program, program
 from seawall.scan.rules import Rule
 
+_TOGETHER = 400
 _UTF8 = 4
 """Most bytes of a character."""
 
@@ -35,9 +36,17 @@ class Began:
 
 
 def groups(searches: Iterable[tuple[Rule, Node]]) -> tuple[Began, ...]:
-    """Compile beginnings: one expression for the rules that hold text back, one for others, and for each length."""
+    """Compile beginnings: apart are those that hold text back and those that don't, and each length.
+
+    A group has so many patterns at most that RE2, which keeps the interpreter while it compiles, takes some tens of
+    milliseconds for it: a worker serves on while its next policy is compiled.
+    """
     nodes: dict[tuple[bool, int | None], list[Node]] = {}
     for rule, node in searches:
         limit = None if rule.max_length is None else rule.max_length * _UTF8
         nodes.setdefault((rule.action != "flag", limit), []).append(node)
-    return tuple(Began(program(undecided(group)), holds, limit) for (holds, limit), group in nodes.items())
+    return tuple(
+        Began(program(undecided(group[i : i + _TOGETHER])), holds, limit)
+        for (holds, limit), group in nodes.items()
+        for i in range(0, len(group), _TOGETHER)
+    )

@@ -84,6 +84,7 @@ def caseless(plain: Ranges, source: str, flags: int) -> Ranges:
     return merged([*without(plain, merged((ord(c), ord(c)) for c in cased)), *found])
 
 
+@lru_cache(maxsize=1024)
 def as_re2(ranges: Ranges) -> str:
     """Write a set as RE2's class, exactly; lone surrogates can't stand in UTF-8 and are left out."""
     parts = []
@@ -92,6 +93,7 @@ def as_re2(ranges: Ranges) -> str:
     return f"[{''.join(parts)}]" if parts else "[^\\x00-\\x{10ffff}]"
 
 
+@lru_cache(maxsize=1024)
 def as_bytes(ranges: Ranges) -> bytes:
     """Write a set as an expression over the bytes of its UTF-8: exact for ASCII and for few characters, else wider.
 

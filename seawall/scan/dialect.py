@@ -22,6 +22,8 @@ MAX_REPEAT = 10_000
 """Largest count of a repeat."""
 MAX_SIZE = 200_000
 """Largest pattern once its repeats are written out, in characters to match."""
+MAX_WEIGHT = 600_000
+"""Largest pattern for RE2, in ranges of characters: `\\w` alone has 734, and `\\w{1,600}` is near the bound."""
 MAX_EDGES = 8
 
 _TYPES = re.ASCII | re.LOCALE | re.UNICODE
@@ -66,6 +68,8 @@ def parse(pattern: str) -> Node:
             raise Refused("matches the empty text, so every place would be a hit")
         if _size(node) > MAX_SIZE:
             raise Refused("repeats inside repeats make it too large")
+        if _weight(node) > MAX_WEIGHT:
+            raise Refused("too many repeats of wide sets such as \\w make it too large")
         if edges_together(node) > MAX_EDGES:
             raise Refused(f"more than {MAX_EDGES} assertions in a row")
     except re.error as e:
@@ -176,3 +180,15 @@ def _size(node: Node) -> int:
             return sum(_size(item) for item in items)
         case Repeat(item, least, most):
             return _size(item) * max(least, most or 1, 1)
+
+
+def _weight(node: Node) -> int:
+    match node:
+        case Chars(ranges):
+            return len(ranges)
+        case At():
+            return 1
+        case Seq(items) | Alt(items):
+            return sum(_weight(item) for item in items)
+        case Repeat(item, least, most):
+            return _weight(item) * max(least, most or 1, 1)

@@ -14,7 +14,7 @@ FIRST_WINDOW = 256
 WORK_FACTOR = 32
 WORK_FREE = 1 << 20
 """A pattern may look at 32 times the text, and a mebibyte more."""
-_FEW = 200
+_FEW = 50
 _WORDS = frozenset({Edge.WORD, Edge.NO_WORD})
 
 

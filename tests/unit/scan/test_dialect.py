@@ -84,6 +84,7 @@ def test_a_password_in_chinese() -> None:
         ("a*", "matches the empty text", None),
         (r"\b", "matches the empty text", None),
         ("(?:a{1000}){1000}", "repeats inside repeats", None),
+        (r"\w{1,1000}", "too many repeats of wide sets", None),
         ("a{20000}", "repeats more than", None),
         ("(" * 1500 + "a" + ")" * 1500, "is nested too deeply", None),
         (r"\b" * 9 + "a", "more than 8 assertions", None),
@@ -118,7 +119,8 @@ def test_caseless_sets_are_python_s(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [".{1,3000}", "(?:a{1,100}){1,20}", "(?:ab|c){2500}", "[^x]{0,1500}?y", "(?:(?:a{3}){4}){200}b"]
+    "pattern",
+    [".{1,3000}", "(?:a{1,100}){1,20}", "(?:ab|c){2500}", "[^x]{0,1500}?y", "(?:(?:a{3}){4}){200}b", r"\w{1,300}c"],
 )
 def test_counts_beyond_re2_s(pattern: str) -> None:
     """RE2 counts to 1,000; longer counts are cut into a row."""
