@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import code, envoy, golang, push, rpc, syscalls
+from bench import code, envoy, golang, push, rpc, scan, syscalls
 from bench.tables import Bound, Goal, Kept, judged, keep, machine
 
 ENOUGH = 5
@@ -18,6 +18,7 @@ PARTS: dict[str, Sequence[str]] = {
     "envoy": tuple(envoy.SCENARIOS),
     "syscalls": tuple(syscalls.SCENARIOS),
     "push": tuple(push.SCENARIOS),
+    "scan": tuple(scan.SCENARIOS),
 }
 UNASKED = {"small"}
 """Scenarios that run only where they are named."""
@@ -55,6 +56,8 @@ def measured(part: str, scenarios: list[str], options: argparse.Namespace, peers
         )
     elif part == "rpc":
         tables, goals = rpc.run(rounds, scenarios, peers, say, share), rpc.GOALS
+    elif part == "scan":
+        tables, goals = scan.run(rounds, scenarios, say, share), scan.GOALS
     elif part == "envoy":
         tables, goals = envoy.run(rounds, scenarios, options.store, peers, say, share), envoy.GOALS
     else:
@@ -97,6 +100,7 @@ def main() -> None:
             "store": options.store,
             "upstream": "simulator" if peers is None else "go",
         },
+        "scan": {"rounds": options.rounds},
         "syscalls": {"operations": syscalls.OPERATIONS},
         "push": {"pushes": push.PUSHES, "upstream": "simulator" if peers is None else "go"},
     }

@@ -13,6 +13,7 @@ COMMANDS = {
     "restart": "Replace the workers one by one: new code, no request lost.",
     "status": "Show workers, policy versions and pools.",
     "policy": "Check, compare, push, list, show and roll back policies.",
+    "scan": "Try a policy's scan rules on a text.",
     "key": "Issue, revoke, list and hash API keys.",
     "envoy-config": "Write the Envoy configuration that goes with a policy.",
     "sim": "Run a simulated inference engine.",

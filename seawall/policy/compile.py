@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import re2
 
@@ -32,6 +32,11 @@ from seawall.policy.fields import parse_url
 from seawall.policy.load import MAX_BODY, Loaded, load
 from seawall.policy.mistake import PolicyError
 from seawall.policy.rules import CHARGED_KEYS, OUR_DOMAIN, who_charges
+from seawall.policy.scanning import compile_scan
+from seawall.scan.rules import RuleError
+
+if TYPE_CHECKING:
+    from seawall.scan.sides import Scanning
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,7 +64,7 @@ def digest_of(text: str) -> str:
 
 
 def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str]] = ()) -> Policy:
-    """Compile a valid document. Raises PolicyError only where its patterns together are more than RE2 takes."""
+    """Compile a valid document. Raises PolicyError only where patterns are more than RE2 takes."""
     document = loaded.document
     engines = _engines(document, upstreams)
     pools = _pools(document, engines)
@@ -80,6 +85,7 @@ def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str
         profiles=_fixed(
             {name: Profile(p.class_, p.body_max, p.unknown_paths, p.hosts) for name, p in document.profiles.items()}
         ),
+        scan=_scan(loaded),
     )
 
 
@@ -125,6 +131,15 @@ def _agents(loaded: Loaded) -> AgentRules:
         checks = Checks(loaded.root, loaded.file)
         why = "the patterns together are too large for RE2"
         raise PolicyError([checks.mistake(("prefilter", "user_agents"), why, key=True)]) from None
+
+
+def _scan(loaded: Loaded) -> "Scanning | None":
+    try:
+        return compile_scan(loaded.document)
+    except RuleError as e:
+        # Each pattern alone was read by `scan_mistakes`.
+        checks = Checks(loaded.root, loaded.file)
+        raise PolicyError([checks.mistake(("scan", "rules"), str(e), key=True)]) from None
 
 
 def domain_tree(descriptors: Sequence[Descriptor]) -> Node:

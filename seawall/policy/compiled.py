@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from seawall.caller.keys import Callers
 from seawall.caller.prefilter import Prefilter
 from seawall.limits.descriptor import Node
+
+if TYPE_CHECKING:
+    # Loads Hyperscan, which only a policy with rules needs.
+    from seawall.scan.sides import Scanning
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ class Policy:
     """Everything that a request is decided by.
 
     `digest` is the SHA-256 of the document (hex). `limits` holds one tree per domain. `pools` is never empty once
-    compiled: a document without pools gets the pool `default` of the engines that the settings name.
+    compiled: a document without pools gets the pool `default` of the engines that the settings name. `scan` is None
+    without rules.
     """
 
     digest: str
@@ -130,3 +135,4 @@ class Policy:
     store_loss: StoreLoss
     retries: Retries = Retries()
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    scan: "Scanning | None" = None

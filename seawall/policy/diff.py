@@ -39,7 +39,7 @@ class Difference:
 def differences(before: Document, after: Document) -> list[Difference]:
     """Find what changes from one document to the other, in the order of the sections."""
     found: list[Difference] = []
-    for section in Document.model_fields:
+    for section in type(after).model_fields:
         one, two = getattr(before, section), getattr(after, section)
         if one == two:
             if section == "classes" and list(one) != list(two):

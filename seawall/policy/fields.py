@@ -28,6 +28,7 @@ DIGEST = "64 hex digits: `seawall key hash` prints them"
 EXPIRES = "a date (2027-06-30: good through that day, UTC) or an ISO date and time"
 URL = "http://HOST[:PORT] or https://HOST[:PORT], without credentials, path or query"
 RELEASE = "a release: 0.1, 0.3.2"
+PLACEHOLDER = "1 to 64 printable characters"
 MODEL = "printable ASCII without spaces, at most 256"
 HEALTH_OFF = "off"
 HEALTH_PATH = "a path that begins with /, printable ASCII without spaces, at most 256"
@@ -303,6 +304,21 @@ def parse_url(text: str) -> tuple[str, str, int]:
     return parts.scheme, host, port or (443 if parts.scheme == "https" else 80)
 
 
+def _placeholder(value: Any) -> str:
+    text = as_text(value)
+    if not 1 <= len(text) <= 64 or not text.isprintable():
+        raise refused("is no placeholder", PLACEHOLDER)
+    return text
+
+
+def _switch(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if value not in {"true", "false"} or not isinstance(value, Plain):
+        raise refused("is not allowed here", "true, false")
+    return bool(value == "true")
+
+
 def _entry(*, empty: bool) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         text = as_text(value)
@@ -351,6 +367,8 @@ Affinity = Annotated[str, BeforeValidator(_affinity)]
 RetryOn = Annotated[str, BeforeValidator(_retry_on)]
 ModelName = Annotated[str, BeforeValidator(_named(r"[!-~]{1,256}", MODEL))]
 Release = Annotated[str, BeforeValidator(_named(RELEASE_PATTERN.pattern, RELEASE))]
+Placeholder = Annotated[str, BeforeValidator(_placeholder)]
+Switch = Annotated[bool, BeforeValidator(_switch)]
 Digest = Annotated[str, BeforeValidator(_digest)]
 Expires = Annotated[float, BeforeValidator(_expires)]
 Url = Annotated[str, BeforeValidator(_url)]

@@ -11,6 +11,7 @@ from seawall.policy.fields import RELEASE_PATTERN
 from seawall.policy.mistake import MISTAKES_SHOWN, Mistake, Path, PolicyError
 from seawall.policy.reader import read_tree
 from seawall.policy.rules import list_mistakes
+from seawall.policy.scanning import CURRENT, scan_mistakes
 from seawall.policy.shape import validate
 from seawall.policy.tree import Leaf, Node, find, place
 from seawall.policy.upstreams import upstream_mistakes
@@ -38,8 +39,10 @@ class Loaded:
         return max(stated, used, key=release_key)
 
 
-def load(text: str | bytes, *, file: str = "policy.yaml", max_body: int = MAX_BODY) -> Loaded:
-    """Read a policy document.
+def load(
+    text: str | bytes, *, file: str = "policy.yaml", max_body: int = MAX_BODY, model: type[Document] = CURRENT
+) -> Loaded:
+    """Read a policy document, one that the gate takes or one of another `model`.
 
     Raises PolicyError with every mistake in it: of YAML, of shape, of names that refer to nothing, and of bounds
     (`max_body`, bytes, is what Envoy buffers). A document that says it needs a later release has that one mistake: this
@@ -48,7 +51,7 @@ def load(text: str | bytes, *, file: str = "policy.yaml", max_body: int = MAX_BO
     root, mistakes = read_tree(text, file)
     if late := too_late(root, file):
         raise PolicyError([late])
-    document, shape = validate(Document, root, file)
+    document, shape = validate(model, root, file)
     mistakes += shape
     # One more than is shown: a document of a million bad names must not cost a million look-ups of the nearest name.
     mistakes += islice(_checks(Checks(root, file), max_body), MISTAKES_SHOWN + 1)
@@ -61,6 +64,7 @@ def _checks(checks: Checks, max_body: int) -> Iterator[Mistake]:
     yield from checks.all()
     yield from list_mistakes(checks)
     yield from upstream_mistakes(checks)
+    yield from scan_mistakes(checks)
     yield from checks.statics(max_body)
 
 

@@ -67,6 +67,8 @@ BROKEN = [
     ("pure", "seawall/caller/keys.py", "import asyncio"),
     ("pure", "ext_proc/stream.py", "import time"),
     ("pure", "seawall/admission/holders.py", "import seawall.proto.gen.common_pb2"),
+    ("pure", "seawall/scan/matcher.py", "import logging"),
+    ("rooms", "seawall/scan/rules.py", "import seawall.llm.sse"),
     ("wire", "ext_proc/service.py", "from seawall.proto.gen import ext_proc_pb2"),
     ("wire", "seawall/store/redis.py", "import seawall.proto"),
     ("transport", "ratelimit/service.py", "import grpc"),
