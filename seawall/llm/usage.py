@@ -5,14 +5,28 @@ Sources by protocol are in docs/wire.md. What is absent stays None: a zero is on
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from seawall.llm.sse import SseParser
-
 MAX_TOKENS = 2**53 - 1
 """A larger number is no count: it would leave the exact range of metrics and of the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request; None is unknown.
+
+    `cached_tokens` are a part of `input_tokens`, `reasoning_tokens` of `output_tokens`: never add them. `estimated`: the
+    engine did not tell all of it, and what is missing was counted by us from the text that went by.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    estimated: bool = False
 
 
 class _Piece(msgspec.Struct):
@@ -23,46 +37,49 @@ class _Piece(msgspec.Struct):
     message: Any = None
     response: Any = None
     error: Any = None
+    choices: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Piece)
+_ANY = msgspec.json.Decoder()
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 _FAILURES = frozenset({"error", "response.failed"})
 _ANTHROPIC_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class UsageReader:
-    """Collects usage of one answer. `input_tokens` and `output_tokens` are None until the engine has told them."""
+    """Collects usage of one answer. `input_tokens` and `output_tokens` are None until the engine has told them.
 
-    __slots__ = ("_input", "_parser", "done", "error", "input_tokens", "output_tokens")
+    `per_choice`: the engine tells each choice's tokens in an event of its own, as llama.cpp does: they are added up.
+    """
 
-    def __init__(self) -> None:
-        self._parser = SseParser()
-        self._input: dict[str, int] = {}
+    __slots__ = (
+        "_input",
+        "_per_choice",
+        "_summed",
+        "cached_tokens",
+        "done",
+        "error",
+        "input_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+    )
+
+    def __init__(self, per_choice: bool = False) -> None:
+        self._input: dict[str, int] | None = None
+        self._per_choice = per_choice
+        self._summed = 0
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
+        self.cached_tokens: int | None = None
+        self.reasoning_tokens: int | None = None
         self.done = False
         """The protocol's own end was seen: `[DONE]`, message_stop, response.completed and its like."""
         self.error = False
         """The engine reported an error inside the stream."""
 
-    def stream_piece(self, chunk: bytes) -> None:
-        """Read the next bytes of an SSE stream, cut anywhere."""
-        for data in self._parser.feed(chunk):
-            self._event(data)
-
-    def stream_end(self) -> None:
-        """The stream's bytes are over."""
-        for data in self._parser.finish():
-            self._event(data)
-
-    def whole_answer(self, body: bytes) -> None:
-        """Read a JSON answer."""
-        piece = _decode(body)
-        if piece is not None:
-            self._take(piece)
-
-    def _event(self, data: bytes) -> None:
+    def event(self, data: bytes) -> None:
+        """Read the data of one event of a stream."""
         if data.startswith(b"[DONE]"):
             self.done = True
             return
@@ -73,6 +90,16 @@ class UsageReader:
         if piece is not None:
             self._take(piece)
 
+    def whole_answer(self, body: bytes) -> None:
+        """Read a JSON answer."""
+        piece = _decode(body)
+        if piece is not None:
+            self._take(piece)
+
+    def numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Take one usage object of OpenAI's chat or completions, told beside choices."""
+        self._merge(numbers)
+
     def _take(self, piece: _Piece) -> None:
         kind = piece.type if isinstance(piece.type, str) else ""
         if piece.error is not None or kind in _FAILURES:
@@ -82,43 +109,79 @@ class UsageReader:
         for holder in (piece.message, piece.response):
             if isinstance(holder, dict):
                 self._merge(holder.get("usage"))
-        self._merge(piece.usage)
+        if self._per_choice and piece.choices == [] and isinstance(piece.usage, dict):
+            self._summed += _count(piece.usage, "completion_tokens") or 0
+            self._merge({**piece.usage, "completion_tokens": self._summed})
+        else:
+            self._merge(piece.usage)
 
     def _merge(self, numbers: Any) -> None:
         if not isinstance(numbers, dict):
             return
         if (prompt := _count(numbers, "prompt_tokens")) is not None:
             self.input_tokens = prompt
+            if details := numbers.get("prompt_tokens_details"):
+                self._cached(details)
         if (completion := _count(numbers, "completion_tokens")) is not None:
             self.output_tokens = completion
+            if details := numbers.get("completion_tokens_details"):
+                self._reasoning(details)
+        if "input_tokens" in numbers or "output_tokens" in numbers:
+            self._merge_other(numbers)
+
+    def _merge_other(self, numbers: dict[str, Any]) -> None:
         # Anthropic's input is the sum of three, told at the start and repeated, perhaps as 0, later: of each the largest.
-        told = False
+        parts = self._input or {}
         for name in _ANTHROPIC_INPUT:
             if (part := _count(numbers, name)) is not None:
-                self._input[name] = max(part, self._input.get(name, 0))
-                told = True
-        if told:
-            self.input_tokens = sum(self._input.values())
+                parts[name] = max(part, parts.get(name, 0))
+        if parts:
+            self._input = parts
+            self.input_tokens = sum(parts.values())
+            if "cache_read_input_tokens" in parts:
+                self.cached_tokens = parts["cache_read_input_tokens"]
         if (output := _count(numbers, "output_tokens")) is not None:
             self.output_tokens = max(self.output_tokens or 0, output)
+        self._cached(numbers.get("input_tokens_details"))
+        self._reasoning(numbers.get("output_tokens_details"))
+
+    def _cached(self, details: Any) -> None:
+        if isinstance(details, dict) and (cached := _count(details, "cached_tokens")) is not None:
+            self.cached_tokens = cached
+
+    def _reasoning(self, details: Any) -> None:
+        if isinstance(details, dict):
+            for name in ("reasoning_tokens", "thinking_tokens"):
+                if (reasoning := _count(details, name)) is not None:
+                    self.reasoning_tokens = reasoning
+
+
+def read_json(data: bytes) -> Any:
+    """Read what an engine wrote, None where that is no JSON.
+
+    Leniently where it must be: half of a surrogate pair, NaN, bytes that are no UTF-8.
+    """
+    try:
+        return _ANY.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _leniently(data)
 
 
 def _decode(data: bytes) -> _Piece | None:
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _decode_leniently(data)
+        value = _leniently(data)
+        if not isinstance(value, dict):
+            return None
+        return _Piece(**{name: value.get(name) for name in _Piece.__struct_fields__})
 
 
-def _decode_leniently(data: bytes) -> _Piece | None:
-    """Read what engines write and msgspec refuses: half of a surrogate pair, NaN, bytes that are no UTF-8."""
+def _leniently(data: bytes) -> Any:
     try:
-        value = json.loads(data.decode("utf-8", "replace"))
+        return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
-    return _Piece(**{name: value.get(name) for name in _Piece.__struct_fields__})
 
 
 def _count(numbers: Mapping[str, Any], name: str) -> int | None:
