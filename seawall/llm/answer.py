@@ -80,6 +80,16 @@ class Answer:
         return b""
 
     @property
+    def watched(self) -> bool:
+        """Whether its bytes are to go through here."""
+        return False
+
+    @property
+    def expires(self) -> float | None:
+        """Seconds after which it is to be told that its time is over."""
+        return None
+
+    @property
     def recoded(self) -> bool:
         """Whether it goes on without the coding that it came in."""
         return False

@@ -98,9 +98,7 @@ def _envelope(refusal: Refusal, family: Family, rid: str) -> dict[str, Any]:
         message = refusal.message if refusal.param is None else f"{refusal.param}: {refusal.message}"
         error: dict[str, Any] = {"type": "error", "error": {"type": row.anthropic_type, "message": message}}
         return {**error, "request_id": rid} if rid else error
-    return {
-        "error": {"message": refusal.message, "type": row.openai_type, "param": refusal.param, "code": row.code}
-    }
+    return {"error": {"message": refusal.message, "type": row.openai_type, "param": refusal.param, "code": row.code}}
 
 
 def _encoded(error: dict[str, object]) -> bytes:

@@ -52,6 +52,9 @@ class Actions:
     drop: tuple[str, ...] = OPERATOR_FIELDS
 
 
+NOTHING = Actions()
+
+
 class Rewritten(NamedTuple):
     """`body` None: nothing changed. `fields` are those of the client that were taken out or lowered, sorted."""
 

@@ -1,5 +1,6 @@
 """A streamed answer: usage read and hidden, the model's name put back, caps kept."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -37,6 +38,16 @@ class StreamAnswer(Answer):
         self._model: tuple[bytes, bytes] | None = None
         if plan.renamed is not None and plan.endpoint.model_paths == (("model",),):
             self._model = (b'"model":' + encoded(plan.renamed), b'"model":' + encoded(plan.origin.model))
+
+    @property
+    def watched(self) -> bool:
+        """Its bytes go through here."""
+        return True
+
+    @property
+    def expires(self) -> float | None:
+        """The cap on its time."""
+        return self._plan.caps.seconds if self._stream is not None else None
 
     @property
     def recoded(self) -> bool:
@@ -90,14 +101,11 @@ class StreamAnswer(Answer):
 
     @property
     def usage(self) -> Usage:
-        """Tokens, of a stream that we cut those that went to the client."""
+        """Tokens; of a stream that a cap on them cut those that went to the client, as the cap has counted them."""
         usage = super().usage
-        meter = self._meter
-        if self.truncated is Cap.TOKENS and meter is not None and meter.told is not None:
-            return Usage(
-                usage.input_tokens, meter.told, usage.cached_tokens, usage.reasoning_tokens, estimated=usage.estimated
-            )
-        return usage
+        if self.truncated is not Cap.TOKENS or self._meter is None or usage.output_tokens is None:
+            return usage
+        return replace(usage, output_tokens=self._meter.counted(usage.output_tokens))
 
     def _sent(self, events: list[Event]) -> bytes:
         if len(events) == 1:
@@ -142,7 +150,8 @@ class StreamAnswer(Answer):
 
     def _with_usage(self, data: bytes, at: int) -> bytes | None:
         plan = self._plan
-        if data.startswith(b":{", at + 7) and data.endswith(b"}") and data[at - 1] == 0x2C and not plan.per_choice:
+        plain = data.startswith(b":{", at + 7) and data.endswith(b"}") and data[at - 1] == 0x2C
+        if plain and not plan.per_choice and b'"error"' not in data:
             try:
                 numbers = _numbers(data[at + 8 : -1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -51,14 +51,23 @@ class Meter:
         self.which: Cap | None = None
         """The cap that is exceeded."""
 
+    def counted(self, tokens: int) -> int:
+        """Tokens that have gone to the client, where so many are told or estimated."""
+        if self.told is not None:
+            return self.told
+        return tokens if self._tokens is None else min(tokens, self._tokens)
+
     def take_plain(self, size: int, told: int | None) -> bool:
         """Take an event with one text of so many bytes, or none, if that is surely within the caps."""
         if told is not None:
             if self._tokens is not None and told > self._tokens:
                 return False
-        elif self._tokens is not None and self.told is None:
-            if self.spoken.pieces >= self._tokens or self.spoken.size + size > self.spoken.most(self._tokens):
-                return False
+        elif (
+            self._tokens is not None
+            and self.told is None
+            and (self.spoken.pieces >= self._tokens or self.spoken.size + size > self.spoken.most(self._tokens))
+        ):
+            return False
         if self._size is not None and self.spoken.size + size > self._size:
             return False
         if told is not None:

@@ -44,6 +44,7 @@ _DECODER = msgspec.json.Decoder(_Piece)
 _ANY = msgspec.json.Decoder()
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 _FAILURES = frozenset({"error", "response.failed"})
+_OTHERS = frozenset({"input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"})
 _ANTHROPIC_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -54,6 +55,7 @@ class UsageReader:
     """
 
     __slots__ = (
+        "_begun",
         "_input",
         "_per_choice",
         "_summed",
@@ -66,6 +68,7 @@ class UsageReader:
     )
 
     def __init__(self, per_choice: bool = False) -> None:
+        self._begun = 0
         self._input: dict[str, int] | None = None
         self._per_choice = per_choice
         self._summed = 0
@@ -106,9 +109,12 @@ class UsageReader:
             self.error = True
         if kind in _ENDS:
             self.done = True
-        for holder in (piece.message, piece.response):
-            if isinstance(holder, dict):
-                self._merge(holder.get("usage"))
+        if isinstance(piece.response, dict):
+            self._merge(piece.response.get("usage"))
+        if isinstance(piece.message, dict) and isinstance(begun := piece.message.get("usage"), dict):
+            # The output of a message that has only begun (1, mostly) is the least that will have come, and no count.
+            self._begun = _count(begun, "output_tokens") or 0
+            self._merge({name: number for name, number in begun.items() if name != "output_tokens"})
         if self._per_choice and piece.choices == [] and isinstance(piece.usage, dict):
             self._summed += _count(piece.usage, "completion_tokens") or 0
             self._merge({**piece.usage, "completion_tokens": self._summed})
@@ -126,7 +132,7 @@ class UsageReader:
             self.output_tokens = completion
             if details := numbers.get("completion_tokens_details"):
                 self._reasoning(details)
-        if "input_tokens" in numbers or "output_tokens" in numbers:
+        if numbers.keys() & _OTHERS:
             self._merge_other(numbers)
 
     def _merge_other(self, numbers: dict[str, Any]) -> None:
@@ -141,7 +147,7 @@ class UsageReader:
             if "cache_read_input_tokens" in parts:
                 self.cached_tokens = parts["cache_read_input_tokens"]
         if (output := _count(numbers, "output_tokens")) is not None:
-            self.output_tokens = max(self.output_tokens or 0, output)
+            self.output_tokens = max(self.output_tokens or 0, output, self._begun)
         self._cached(numbers.get("input_tokens_details"))
         self._reasoning(numbers.get("output_tokens_details"))
 

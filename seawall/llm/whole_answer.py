@@ -20,6 +20,11 @@ class WholeAnswer(Answer):
         self._kept: bytearray | None = bytearray()
 
     @property
+    def watched(self) -> bool:
+        """Its bytes go through here."""
+        return True
+
+    @property
     def recoded(self) -> bool:
         """An answer that may change goes on as plain text."""
         return self._inflater is not None and self._acts
