@@ -292,7 +292,7 @@ class Exchange:
         actions = replace(
             self.actions,
             model=variant.model,
-            cap=cap if self.actions.cap is None or cap is not None and cap < self.actions.cap else self.actions.cap,
+            cap=cap if self.actions.cap is None or (cap is not None and cap < self.actions.cap) else self.actions.cap,
             usage=output.count,
             continuous=kinds <= CONTINUOUS_KINDS,
         )

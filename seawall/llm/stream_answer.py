@@ -151,7 +151,7 @@ class StreamAnswer(Answer):
     def _with_usage(self, data: bytes, at: int) -> bytes | None:
         plan = self._plan
         plain = data.startswith(b":{", at + 7) and data.endswith(b"}") and data[at - 1] == 0x2C
-        if plain and not plan.per_choice and b'"error"' not in data:
+        if plain and not plan.per_choice and b'"error"' not in data and data.find(b'"usage"', 0, at) < 0:
             try:
                 numbers = _numbers(data[at + 8 : -1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -162,6 +162,8 @@ class StreamAnswer(Answer):
                 if b'"choices":[]' in data:
                     return None if plan.hide_event else data
                 self._told = self.reader.output_tokens
+                if self._told is None and self._meter is None:
+                    self._count(data)
                 return data[: at - 1] + b"}" if plan.hide_numbers and self._is_continuous(data) else data
         self._read(data)
         event = read_json(data)
