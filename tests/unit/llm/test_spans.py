@@ -1,0 +1,113 @@
+"""Where values stand in JSON bytes, and changes that touch nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seawall.llm.spans import Path, changed, encoded, items, locate, members, text_spliced
+
+TEXT = st.text(
+    alphabet=st.characters(codec="utf-16", exclude_categories=()) | st.sampled_from('"\\/\n\t😀é'), max_size=6
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=10,
+)
+LAYOUTS = st.sampled_from([None, 0, 1, "\t", " \r"])
+
+
+def paths(value: Any, at: Path = ()) -> list[Path]:
+    """Every path into a value."""
+    found = [at]
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in pairs:
+        found += paths(inner, (*at, step))
+    return found
+
+
+def at(value: Any, path: Path) -> Any:
+    """Value at a path."""
+    for step in path:
+        value = value[step]
+    return value
+
+
+@given(JSON, LAYOUTS, st.booleans())
+@settings(max_examples=150)
+def test_every_value_is_found(value: Any, indent: Any, ascii_only: bool) -> None:
+    """Each value of any JSON text is located by its path, however the text is laid out and escaped."""
+    data = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    if b"\xed" in data and not ascii_only:
+        data = json.dumps(value, indent=indent).encode()
+    for path in paths(value):
+        span = locate(data, path)
+        assert span is not None
+        assert json.loads(data[span[0] : span[1]]) == at(value, path)
+
+
+@pytest.mark.parametrize("path", [("x",), (0,), ("a", 0), ("b", "c"), ("b", 5), ("b", -3), ("a", "a", "a")])
+def test_nothing_there(path: Path) -> None:
+    """A path that leads nowhere has no place."""
+    assert locate(b'{"a": {"a": 1}, "b": [1, 2]}', path) is None
+
+
+def test_a_name_given_twice_has_no_place() -> None:
+    """It isn't known which of the two a reader takes."""
+    assert members(b'{"a": 1, "a": 2, "b": 3}') is None
+    assert members(b'{"a": 1, "\\u0061": 2}') is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[", b"{", b'{"a"}', b"[1,2", b"x", b'{"a": 1} x', b"\xff"])
+def test_what_is_no_json(data: bytes) -> None:
+    """Bytes that are no JSON have no members and no items."""
+    assert members(data) is None
+    assert items(data) is None
+
+
+def test_a_path_must_lead_to_an_object() -> None:
+    """A change of a member of nothing is a fault of the caller."""
+    for changes in ({("b", "c"): b"1"}, {("a", "c"): b"1"}):
+        with pytest.raises(ValueError, match="no"):
+            changed(b'{"a": 1}', changes)
+
+
+@given(st.dictionaries(TEXT, JSON, min_size=1, max_size=4), st.data(), LAYOUTS)
+@settings(max_examples=150)
+def test_changes_are_there_and_nothing_else(value: dict[str, Any], data: st.DataObject, indent: Any) -> None:
+    """Set, added or taken out: the text reads as if the value had been changed."""
+    text = json.dumps(value, indent=indent).encode()
+    gone = data.draw(st.sets(st.sampled_from(sorted(value))))
+    new = data.draw(st.dictionaries(TEXT, st.integers(), max_size=3))
+    changes: dict[Path, bytes | None] = {(name,): None for name in gone}
+    changes |= {(name,): encoded(number) for name, number in new.items()}
+    kept = {name: member for name, member in value.items() if name not in gone or name in new}
+    assert json.loads(changed(text, changes)) == {**kept, **new}
+
+
+@given(TEXT, st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3), TEXT), max_size=3), st.booleans())
+@settings(max_examples=200)
+def test_text_is_changed_by_its_characters(text: str, edits: list[tuple[int, int, str]], ascii_only: bool) -> None:
+    """Places count characters of the text, whatever its escapes; what is outside keeps its spelling."""
+    written = json.dumps(text, ensure_ascii=ascii_only)
+    token = written.encode("utf-8", "surrogatepass")
+    if b"\xed\xa0" in token or any("\ud800" <= c <= "\udfff" for c in text):
+        token = json.dumps(text).encode()
+    text = json.loads(token)
+    placed, at_ = [], 0
+    for gap, length, new in edits:
+        start, end = min(at_ + gap, len(text)), min(at_ + gap + length, len(text))
+        placed.append((start, end, new))
+        at_ = end
+    expected, last = "", 0
+    for start, end, new in placed:
+        expected += text[last:start] + new
+        last = end
+    after = text_spliced(token, placed)
+    joined = json.loads(json.dumps(expected + text[last:]))
+    assert json.loads(after.decode("utf-8", "surrogatepass")) == joined
+    if not placed:
+        assert after == token
