@@ -19,7 +19,7 @@ from seawall.llm.protocols import Endpoint, Family, endpoint_of, family_of
 from seawall.llm.reading import PLAIN, reader_of
 from seawall.llm.request import LlmRequest, read_request
 from seawall.llm.rewrites import CONTINUOUS_KINDS, NOTHING, Actions, Rewritten, plan_of, rewrite
-from seawall.llm.truncate import Caps
+from seawall.llm.truncate import caps_of
 from seawall.llm.usage import Usage
 from seawall.mesh.names import CLASS_HEADER, POOL_HEADER, TENANT_HEADER
 from seawall.policy.compiled import Policy, Profile, Variant
@@ -155,7 +155,9 @@ class Exchange:
         if rewritten.body is not None and self._length_told:
             headers["content-length"] = str(len(rewritten.body))
         # A compressed answer can't always be read; engines then send it plain.
-        return [ev.PassBody(rewritten.body, headers, ("accept-encoding",))]
+        plan = self._plan
+        looked_at = plan is None or plan.count or plan.changes_stream or plan.changes_whole
+        return [ev.PassBody(rewritten.body, headers, ("accept-encoding",) if looked_at else ())]
 
     def response_headers(self, event: ev.ResponseHeaders) -> list[ev.Command]:
         """Choose what of the answer is to be seen."""
@@ -298,7 +300,7 @@ class Exchange:
         )
         rewritten = rewrite(request, actions)
         if isinstance(rewritten, Rewritten):
-            caps = Caps(cap, output.max_bytes, output.max_time)
+            caps = caps_of(cap, output.max_bytes, output.max_time)
             self._plan = plan_of(request, actions, kinds=kinds, caps=caps, id_=self.rid, count=output.count)
         return rewritten
 

@@ -4,13 +4,13 @@ Where nothing has to change, the bytes are those that came. Where something has,
 about still is. A stream is held back by no more than its unfinished event, a JSON answer until it is whole.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from seawall.llm.counting import Measure, Spoken
+from seawall.llm.counting import USUAL, Measure, Spoken
 from seawall.llm.inflate import Inflater
 from seawall.llm.protocols.contract import Endpoint, Origin
 from seawall.llm.spans import encoded, locate, spliced
-from seawall.llm.truncate import Cap, Caps
+from seawall.llm.truncate import NO_CAPS, Cap, Caps
 from seawall.llm.usage import Usage, UsageReader
 
 
@@ -35,13 +35,13 @@ class Plan:
     per_choice: bool = False
     prompt: int = 0
     count: bool = True
-    caps: Caps = field(default_factory=Caps)
-    measure: Measure = field(default_factory=Measure)
+    caps: Caps = NO_CAPS
+    measure: Measure = USUAL
 
     @property
     def changes_stream(self) -> bool:
         """Whether events of a stream may have to change."""
-        return self.hide_event or self.hide_numbers or self.renamed is not None or self.caps != Caps()
+        return self.hide_event or self.hide_numbers or self.renamed is not None or self.caps is not NO_CAPS
 
     @property
     def changes_whole(self) -> bool:

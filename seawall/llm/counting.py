@@ -16,13 +16,16 @@ class Measure(NamedTuple):
     most: float = 16.0
 
 
+USUAL = Measure()
+
+
 class Spoken:
     """Generated text of one answer: `pieces` with text in them, and their `size` in bytes of UTF-8."""
 
     __slots__ = ("_measure", "pieces", "size")
 
-    def __init__(self, measure: Measure | None = None) -> None:
-        self._measure = measure or _MEASURE
+    def __init__(self, measure: Measure = USUAL) -> None:
+        self._measure = measure
         self.pieces = 0
         self.size = 0
 
@@ -44,6 +47,3 @@ class Spoken:
 def size_of(text: str) -> int:
     """Bytes of UTF-8 of a text; half of a surrogate pair counts as 3."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-_MEASURE = Measure()

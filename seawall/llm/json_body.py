@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seawall.decision import Refusal
-from seawall.llm.spans import Path, changed, encoded
+from seawall.llm.spans import Path, changed, encoded, scalar_member, spliced
 from seawall.llm.strict_json import MAX_DEPTH, deeper_than, read_strictly
 
 _decode = msgspec.json.Decoder().decode
@@ -35,7 +35,29 @@ class JsonObject:
     def changed(self, changes: Mapping[Path, object]) -> bytes:
         """Write the body with the values at these paths set, or REMOVED; all other bytes as they were."""
         written = {path: None if value is REMOVED else encoded(value) for path, value in changes.items()}
-        return changed(self.data, written) if written else self.data
+        edits = self._plain_edits(written)
+        return changed(self.data, written) if edits is None else spliced(self.data, edits)
+
+    def _plain_edits(self, changes: Mapping[Path, bytes | None]) -> list[tuple[int, int, bytes]] | None:
+        """The short way for what nearly every request gets: scalars of the top in their place, and members more."""
+        data = self.data
+        edits: list[tuple[int, int, bytes]] = []
+        added = []
+        for path, new in changes.items():
+            name = path[0]
+            if len(path) > 1 or new is None or not isinstance(name, str):
+                return None
+            if name not in self.value:
+                added.append(encoded(name) + b":" + new)
+                continue
+            span = scalar_member(data, name)
+            if span is None:
+                return None
+            edits.append((*span, new))
+        if added:
+            close = data.rindex(b"}")
+            edits.append((close, close, (b"," if self.value else b"") + b",".join(added)))
+        return edits
 
 
 def parse_object(body: bytes) -> JsonObject | Refusal:

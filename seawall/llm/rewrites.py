@@ -28,6 +28,9 @@ OPERATOR_FIELDS = (
 )
 """Fields of vLLM and SGLang that decide scheduling and placement: never a client's to set."""
 
+_ASKED = b'{"include_usage":true}'
+_ASKED_BESIDE = b'{"include_usage":true,"continuous_usage_stats":true}'
+
 CONTINUOUS_KINDS = frozenset({"vllm", "sglang"})
 """Engines that tell usage beside every piece of a stream when asked to."""
 
@@ -134,14 +137,13 @@ def _asking_for_usage(request: LlmRequest, continuous: bool, changes: dict[Path,
     """Ask for usage whatever the client wrote; its other stream options stay. Without `stream` it would be a 400."""
     if not (request.stream and request.endpoint.usage_asked):
         return
-    asked = {"include_usage": True, **({"continuous_usage_stats": True} if continuous else {})}
     options = request.body.value.get("stream_options")
     if options is None:
-        changes["stream_options",] = asked
-    else:
-        for name, wanted in asked.items():
-            if options.get(name) is not wanted:
-                changes["stream_options", name] = wanted
+        changes["stream_options",] = _ASKED_BESIDE if continuous else _ASKED
+        return
+    for name in ("include_usage", "continuous_usage_stats") if continuous else ("include_usage",):
+        if options.get(name) is not True:
+            changes["stream_options", name] = True
 
 
 def plan_of(request: LlmRequest, actions: Actions, *, kinds: frozenset[str], caps: Caps, id_: str, count: bool) -> Plan:

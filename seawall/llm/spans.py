@@ -23,9 +23,13 @@ class Member(NamedTuple):
     end: int
 
 
+_encode = msgspec.json.Encoder().encode
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME = re.compile(rb'[ \t\n\r,]*("(?:[^"\\]|\\.)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
+_SCALAR = re.compile(rb'[ \t\n\r]*("(?:[^"\\]|\\.)*+"|[-+.0-9A-Za-z]++)', re.DOTALL)
+_TRIES = 4
+"""Times that a name is looked for further down before all members are gone through."""
 _BETWEEN = re.compile(rb"[ \t\n\r,]*")
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -51,11 +55,22 @@ def members(data: bytes, start: int = 0, end: int | None = None) -> dict[str, Me
     found: dict[str, Member] = {}
     at = text.index(b"{") + 1
     for name, raw in values.items():
-        match = _NAME.match(text, at)
-        if match is None or _decoded(match[1]) != name:
-            return None
-        at = match.end() + memoryview(raw).nbytes
-        found[name] = Member(start + match.start(1), start + match.end(), start + at)
+        # The usual spellings, then any.
+        begin = at + text.startswith(b",", at)
+        begin += text.startswith(b" ", begin)
+        key = b'"%b":' % name.encode("utf-8", "surrogatepass")
+        if text.startswith(key, begin) and b"\\" not in key:
+            at = begin + len(key)
+            at += text.startswith(b" ", at)
+            if text[at] <= 0x20:
+                at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        else:
+            match = _NAME.match(text, at)
+            if match is None or _decoded(match[1]) != name:
+                return None
+            begin, at = match.start(1), match.end()
+        first, at = at, at + memoryview(raw).nbytes
+        found[name] = Member(start + begin, start + first, start + at)
     close = _SPACE.match(text, at)
     return found if close is not None and text[close.end() : close.end() + 1] == b"}" else None
 
@@ -75,6 +90,27 @@ def items(data: bytes, start: int = 0, end: int | None = None) -> list[tuple[int
         found.append((start + at, start + at + size))
         at += size
     return found
+
+
+def scalar_member(data: bytes, name: str) -> tuple[int, int] | None:
+    """Byte offsets of the value of a top-level member that is a scalar and spelled as usual; None where that isn't sure.
+
+    `data` is one JSON object that has no name twice. A name stands at the top where what is before it, with a member more
+    and closed, is an object.
+    """
+    key = b'"%b":' % name.encode("utf-8", "surrogatepass")
+    at = data.find(key)
+    for _ in range(_TRIES):
+        if at < 0:
+            return None
+        try:
+            _OBJECT.decode(data[:at] + b'"":0}')
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            at = data.find(key, at + 1)
+            continue
+        value = _SCALAR.match(data, at + len(key))
+        return None if value is None else value.span(1)
+    return None
 
 
 def locate(data: bytes, path: Path) -> tuple[int, int] | None:
@@ -160,7 +196,12 @@ def _of_object(data: bytes, span: tuple[int, int], changes: Mapping[str, bytes |
 
 
 def encoded(value: object) -> bytes:
-    """JSON of a value, ASCII only."""
+    """JSON of a value, ASCII only; bytes are JSON already."""
+    kind = type(value)
+    if kind is bytes:
+        return value  # type: ignore[return-value]
+    if kind is int or kind is bool or (kind is str and value.isascii()):  # type: ignore[attr-defined]
+        return _encode(value)
     return json.dumps(value).encode()
 
 

@@ -1,7 +1,6 @@
 """A streamed answer: usage read and hidden, the model's name put back, caps kept."""
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -10,10 +9,9 @@ from seawall.llm.inflate import Inflater
 from seawall.llm.protocols.contract import End, Stream, Tokens
 from seawall.llm.spans import changed, encoded
 from seawall.llm.sse import TAIL, Event, SseEvents, with_data
-from seawall.llm.truncate import Cap, Caps, Meter, shortened
-from seawall.llm.usage import Usage, read_json
+from seawall.llm.truncate import NO_CAPS, Cap, Meter, shortened
+from seawall.llm.usage import Usage, numbers_of, read_json
 
-_numbers = msgspec.json.Decoder(dict[str, Any]).decode
 _ENDED_HERE = (b'"finish_reason":"', b'"finish_reason": "')
 
 
@@ -32,7 +30,7 @@ class StreamAnswer(Answer):
         """Output tokens so far, where the event at hand tells them."""
         self._stream: Stream | None = None
         self._meter: Meter | None = None
-        if plan.caps != Caps() and plan.endpoint.stream is not None:
+        if plan.caps is not NO_CAPS and plan.endpoint.stream is not None:
             self._stream = plan.endpoint.stream(plan.origin, plan.choices)
             self._meter = Meter(plan.caps, plan.choices, self._spoken)
         self._model: tuple[bytes, bytes] | None = None
@@ -153,7 +151,7 @@ class StreamAnswer(Answer):
         plain = data.startswith(b":{", at + 7) and data.endswith(b"}") and data[at - 1] == 0x2C
         if plain and not plan.per_choice and b'"error"' not in data and data.find(b'"usage"', 0, at) < 0:
             try:
-                numbers = _numbers(data[at + 8 : -1])
+                numbers = numbers_of(data[at + 8 : -1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 pass
             else:
@@ -229,7 +227,8 @@ class StreamAnswer(Answer):
 
     def _metered(self, raw: bytes, data: bytes, meter: Meter) -> bytes:
         if self._stream is not None and self._stream.is_indifferent(data):
-            size = self._plain_text(data)
+            # Tokens that are told need no text, bytes of text do.
+            size = 0 if self._told is not None and self._plan.caps.size is None else self._plain_text(data)
             if size is not None and meter.take_plain(size, self._told):
                 return raw
         event = read_json(data)

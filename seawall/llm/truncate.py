@@ -37,6 +37,14 @@ class Caps:
         return self.tokens is not None or self.size is not None
 
 
+NO_CAPS = Caps()
+
+
+def caps_of(tokens: int | None, size: int | None, seconds: float | None) -> Caps:
+    """Caps, NO_CAPS where there is none."""
+    return NO_CAPS if tokens is None and size is None and seconds is None else Caps(tokens, size, seconds)
+
+
 class Meter:
     """Holds what of a stream has gone to the client against its caps."""
 

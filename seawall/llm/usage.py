@@ -40,6 +40,18 @@ class _Piece(msgspec.Struct):
     choices: Any = None
 
 
+class Numbers(msgspec.Struct):
+    """Usage of OpenAI's chat and completions as nearly all engines write it."""
+
+    prompt_tokens: int = -1
+    completion_tokens: int = -1
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
+
+
+numbers_of = msgspec.json.Decoder(Numbers).decode
+"""Read the bytes of one usage object; raises msgspec's errors for anything else."""
+
 _DECODER = msgspec.json.Decoder(_Piece)
 _ANY = msgspec.json.Decoder()
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
@@ -99,9 +111,16 @@ class UsageReader:
         if piece is not None:
             self._take(piece)
 
-    def numbers(self, numbers: Mapping[str, Any]) -> None:
-        """Take one usage object of OpenAI's chat or completions, told beside choices."""
-        self._merge(numbers)
+    def numbers(self, told: Numbers) -> None:
+        """Take one usage object of OpenAI's chat or completions, read by `numbers_of`."""
+        if 0 <= told.prompt_tokens <= MAX_TOKENS:
+            self.input_tokens = told.prompt_tokens
+        if 0 <= told.completion_tokens <= MAX_TOKENS:
+            self.output_tokens = told.completion_tokens
+        if told.prompt_tokens_details is not None:
+            self._cached(told.prompt_tokens_details)
+        if told.completion_tokens_details is not None:
+            self._reasoning(told.completion_tokens_details)
 
     def _take(self, piece: _Piece) -> None:
         kind = piece.type if isinstance(piece.type, str) else ""

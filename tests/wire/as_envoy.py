@@ -139,8 +139,8 @@ class Process:
         data = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], **body}).encode()
         return await self.ask(request_body=ext_proc_pb2.HttpBody(body=data, end_of_stream=True))
 
-    async def response_headers(self, status: str = "200", kind: str = "application/json") -> Any:
-        values = {":status": status, "content-type": kind}
+    async def response_headers(self, status: str = "200", kind: str = "application/json", **more: str) -> Any:
+        values = {":status": status, "content-type": kind, **more}
         return await self.ask(response_headers=ext_proc_pb2.HttpHeaders(headers=header_map(values)))
 
     async def response_body(self, data: bytes, end: bool) -> Any:

@@ -119,6 +119,38 @@ async def test_a_silent_stream_is_ended_when_its_time_is_over() -> None:
         assert here.counted("seawall_truncated_total", "default", "time") == 1
 
 
+async def test_what_is_counted_of_tokens(here: Rooms) -> None:
+    """Parts are told apart from totals, our own count from the engine's, and what nobody can read is told as that."""
+    stream = await to_the_engine(here, "r1")
+    await stream.response_headers()
+    parts = b'"prompt_tokens_details": {"cached_tokens": 6}, "completion_tokens_details": {"reasoning_tokens": 4}'
+    usage = b'{"prompt_tokens": 11, "completion_tokens": 7, %b}' % parts
+    _, metadata = await stream.response_pieces(b'{"choices": [], "usage": %b}' % usage)
+    assert (metadata["cached_tokens"], metadata["reasoning_tokens"]) == ("6", "4")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    stream = await to_the_engine(here, "r2")
+    await stream.response_headers()
+    _, metadata = await stream.response_pieces(b'{"choices": [{"message": {"content": "one two"}}]}')
+    assert (metadata["output_tokens"], metadata["estimated"]) == ("2", "true")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    stream = await to_the_engine(here, "r3")
+    unread = await stream.response_headers(**{"content-encoding": "br"})
+    assert not unread.HasField("mode_override")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    for name, label, number in (
+        ("tokens", "output", 7),
+        ("tokens_part", "cached", 6),
+        ("tokens_part", "reasoning", 4),
+        ("tokens_estimated", "output", 2),
+        ("unread_answers", "default", 1),
+        ("usage_unknown", "default", 1),
+    ):
+        assert here.counted(f"seawall_{name}_total", label) == number, name
+
+
 @pytest.mark.parametrize(
     ("path", "headers", "body", "expected"),
     [

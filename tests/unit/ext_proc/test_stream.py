@@ -145,6 +145,7 @@ LINES = (
     "last data: [DONE]",
     "trailers",
     "request trailers",
+    "alarm",
     "close",
 )
 

@@ -9,7 +9,7 @@ from seawall.decision import Reason, Refusal
 from seawall.llm.protocols import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, Endpoint
 from seawall.llm.request import LlmRequest, read_request
 from seawall.llm.rewrites import Actions, Rewritten, plan_of, rewrite
-from seawall.llm.truncate import Caps
+from seawall.llm.truncate import NO_CAPS, Caps
 
 START = {
     CHAT: '"messages": [{"role": "user", "content": "hi"}]',
@@ -150,7 +150,7 @@ def test_extensions_pass(endpoint: Endpoint) -> None:
     assert rewrite(request(EXTENSIONS, endpoint), Actions(model="m")) == Rewritten(None, ())
 
 
-ASKED = '{"include_usage": true, "continuous_usage_stats": true}'
+ASKED = '{"include_usage":true,"continuous_usage_stats":true}'
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_what_is_hidden_again(options: str, kinds: frozenset[str], event: bool, 
     """What the client did not ask for, and nothing that it did."""
     read = request(', "stream": true' + options)
     actions = Actions(usage=True, continuous=kinds != LLAMA)
-    plan = plan_of(read, actions, kinds=kinds, caps=Caps(), id_="r", count=True)
+    plan = plan_of(read, actions, kinds=kinds, caps=NO_CAPS, id_="r", count=True)
     assert (plan.hide_event, plan.hide_numbers, plan.asked) == (event, numbers, "include" in options)
 
 
@@ -219,7 +219,7 @@ def test_the_plan_of_an_answer() -> None:
     plan = plan_of(read, Actions(model="org/m", usage=True), kinds=LLAMA, caps=Caps(5), id_="r", count=True)
     assert (plan.renamed, plan.origin.model, plan.choices, plan.per_choice) == ("org/m", "m", 3, True)
     assert plan.prompt == 4
-    plan = plan_of(read, Actions(model="m", one_choice=True), kinds=LLAMA, caps=Caps(), id_="r", count=False)
+    plan = plan_of(read, Actions(model="m", one_choice=True), kinds=LLAMA, caps=NO_CAPS, id_="r", count=False)
     assert (plan.renamed, plan.choices, plan.per_choice, plan.hide_event) == (None, 1, False, False)
     assert not plan.changes_stream
     assert not plan.changes_whole

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seawall.llm.spans import Path, changed, encoded, items, locate, members, text_spliced
+from seawall.llm.spans import Path, changed, encoded, items, locate, members, scalar_member, text_spliced
 
 TEXT = st.text(
     alphabet=st.characters(codec="utf-16", exclude_categories=()) | st.sampled_from('"\\/\n\t😀é'), max_size=6
@@ -111,3 +111,35 @@ def test_text_is_changed_by_its_characters(text: str, edits: list[tuple[int, int
     assert json.loads(after.decode("utf-8", "surrogatepass")) == joined
     if not placed:
         assert after == token
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=5), TEXT, LAYOUTS, st.booleans())
+@settings(max_examples=200)
+def test_a_scalar_of_the_top(value: dict[str, Any], name: str, indent: Any, ascii_only: bool) -> None:
+    """The short way finds the value that the long way finds, or leaves it to that."""
+    data = json.dumps({"x": {name: 1}, **value, name: "v"}, indent=indent, ensure_ascii=ascii_only).encode(
+        "utf-8", "surrogatepass"
+    )
+    span = scalar_member(data, name)
+    assert span is None or span == locate(data, (name,))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"n":1}', b"1"),
+        (b'{"x":{"n":2},"n": -1.5e3 }', b"-1.5e3"),
+        (b'{"x":"\\"n\\":3","n":"a\\"b"}', b'"a\\"b"'),
+        (b'{"x":["n",{"n":1}],"y":{"n":2},"n":null}', b"null"),
+        # Not sure: other spellings, no scalar, not at the top.
+        (b'{"\\u006e":1,"x":{"n":2}}', None),
+        (b'{"n" :1}', None),
+        (b'{"n":[1]}', None),
+        (b'{"x":{"n":1}}', None),
+        (b'{"a":{"n":1},"b":{"n":1},"c":{"n":1},"d":{"n":1},"n":5}', None),
+    ],
+)
+def test_which_scalar(data: bytes, expected: bytes | None) -> None:
+    """Only a member of the top counts, whatever else looks like it."""
+    span = scalar_member(data, "n")
+    assert (None if span is None else data[span[0] : span[1]]) == expected
