@@ -62,7 +62,7 @@ class Answer:
         self._plan = plan
         self._inflater = inflater
         self._spoken = Spoken(plan.measure)
-        self.reader = UsageReader(plan.per_choice)
+        self.reader = UsageReader(plan.per_choice, plan.choices)
         self.ended = False
         self.truncated: Cap | None = None
         self.unread = unread

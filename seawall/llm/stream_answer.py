@@ -149,7 +149,7 @@ class StreamAnswer(Answer):
     def _with_usage(self, data: bytes, at: int) -> bytes | None:
         plan = self._plan
         plain = data.startswith(b":{", at + 7) and data.endswith(b"}") and data[at - 1] == 0x2C
-        if plain and not plan.per_choice and b'"error"' not in data and data.find(b'"usage"', 0, at) < 0:
+        if plain and plan.choices == 1 and b'"error"' not in data and data.find(b'"usage"', 0, at) < 0:
             try:
                 numbers = numbers_of(data[at + 8 : -1])
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

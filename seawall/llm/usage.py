@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from seawall.llm.protocols.contract import MAX_FOLLOWED
+
 MAX_TOKENS = 2**53 - 1
 """A larger number is no count: it would leave the exact range of metrics and of the store."""
 
@@ -64,10 +66,12 @@ class UsageReader:
     """Collects usage of one answer. `input_tokens` and `output_tokens` are None until the engine has told them.
 
     `per_choice`: the engine tells each choice's tokens in an event of its own, as llama.cpp does: they are added up.
+    `choices`: the client's `n`. Of several, usage beside a piece is that of the piece's own choice (vLLM, SGLang).
     """
 
     __slots__ = (
         "_begun",
+        "_by_choice",
         "_input",
         "_per_choice",
         "_summed",
@@ -79,7 +83,8 @@ class UsageReader:
         "reasoning_tokens",
     )
 
-    def __init__(self, per_choice: bool = False) -> None:
+    def __init__(self, per_choice: bool = False, choices: int = 1) -> None:
+        self._by_choice: dict[int, int] | None = {} if choices > 1 else None
         self._begun = 0
         self._input: dict[str, int] | None = None
         self._per_choice = per_choice
@@ -139,6 +144,17 @@ class UsageReader:
             self._merge({**piece.usage, "completion_tokens": self._summed})
         else:
             self._merge(piece.usage)
+            if self._by_choice is not None and isinstance(piece.usage, dict):
+                self._add_choice(self._by_choice, piece.choices, piece.usage)
+
+    def _add_choice(self, told: dict[int, int], choices: Any, numbers: dict[str, Any]) -> None:
+        output = _count(numbers, "completion_tokens")
+        if output is None or not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return
+        index = choices[0].get("index")
+        if isinstance(index, int) and (index in told or len(told) < MAX_FOLLOWED):
+            told[index] = output
+            self.output_tokens = sum(told.values())
 
     def _merge(self, numbers: Any) -> None:
         if not isinstance(numbers, dict):

@@ -354,3 +354,21 @@ def test_never_raises(chunks: list[bytes]) -> None:
         answer.piece(chunk)
     answer.expired()
     answer.finish()
+
+
+def test_usage_beside_pieces_of_several_choices() -> None:
+    """It is that of the piece's own choice: the sum is what a client that leaves has had."""
+    told = [(0, 1), (1, 1), (1, 4), (0, 2)]
+    pieces = [
+        b'data: {"choices":[{"index":%d,"delta":{"content":"a"},"finish_reason":null}],'
+        b'"usage":{"prompt_tokens":9,"completion_tokens":%d}}\n\n' % pair
+        for pair in told
+    ]
+    last = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}\n\n'
+    for more in ({}, CHANGES["usage hidden"]):
+        answer = StreamAnswer(plan("vllm", choices=2, **more))
+        for piece in pieces:
+            answer.piece(piece)
+        assert answer.usage == Usage(9, 6)
+        answer.piece(last)
+        assert answer.usage == Usage(9, 7)
