@@ -5,6 +5,7 @@ about still is. A stream is held back by no more than its unfinished event, a JS
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seawall.llm.counting import USUAL, Measure, Spoken
 from seawall.llm.inflate import Inflater
@@ -56,10 +57,14 @@ class Answer:
     something was too large, compressed or broken, and passed unread; usage may then be missing.
     """
 
-    __slots__ = ("_inflater", "_plan", "_spoken", "ended", "reader", "truncated", "unread")
+    __slots__ = ("_acts", "_inflater", "_plan", "_spoken", "ended", "reader", "truncated", "unread")
 
-    def __init__(self, plan: Plan, inflater: Inflater | None = None, *, unread: bool = False):
+    watched: ClassVar[bool] = False
+    """Whether its bytes are to go through here."""
+
+    def __init__(self, plan: Plan, inflater: Inflater | None = None, *, acts: bool = False, unread: bool = False):
         self._plan = plan
+        self._acts = acts
         self._inflater = inflater
         self._spoken = Spoken(plan.measure)
         self.reader = UsageReader(plan.per_choice, plan.choices)
@@ -80,19 +85,14 @@ class Answer:
         return b""
 
     @property
-    def watched(self) -> bool:
-        """Whether its bytes are to go through here."""
-        return False
-
-    @property
     def expires(self) -> float | None:
         """Seconds after which it is to be told that its time is over."""
         return None
 
     @property
     def recoded(self) -> bool:
-        """Whether it goes on without the coding that it came in."""
-        return False
+        """Whether it goes on without the coding that it came in: one in which something may change goes on plain."""
+        return self._inflater is not None and self._acts
 
     @property
     def usage(self) -> Usage:

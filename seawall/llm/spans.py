@@ -103,14 +103,23 @@ def scalar_member(data: bytes, name: str) -> tuple[int, int] | None:
     for _ in range(_TRIES):
         if at < 0:
             return None
-        try:
-            _OBJECT.decode(data[:at] + b'"":0}')
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if not _is_at_the_top(data, at):
             at = data.find(key, at + 1)
             continue
         value = _SCALAR.match(data, at + len(key))
         return None if value is None else value.span(1)
     return None
+
+
+def _is_at_the_top(data: bytes, at: int) -> bool:
+    if data[at - 1] == 0x5C:
+        # The quote is escaped: it stands in a name that ends alike.
+        return False
+    try:
+        _OBJECT.decode(data[:at] + b'"":0}')
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def locate(data: bytes, path: Path) -> tuple[int, int] | None:

@@ -18,12 +18,13 @@ _ENDED_HERE = (b'"finish_reason":"', b'"finish_reason": "')
 class StreamAnswer(Answer):
     """An SSE stream."""
 
-    __slots__ = ("_acts", "_continuous", "_dropped", "_events", "_meter", "_model", "_stream", "_told")
+    __slots__ = ("_continuous", "_dropped", "_events", "_meter", "_model", "_stream", "_told")
+
+    watched = True
 
     def __init__(self, plan: Plan, inflater: Inflater | None = None):
-        super().__init__(plan, inflater)
+        super().__init__(plan, inflater, acts=plan.changes_stream)
         self._events = SseEvents()
-        self._acts = plan.changes_stream
         self._continuous: bool | None = None
         self._dropped = False
         self._told: int | None = None
@@ -38,19 +39,9 @@ class StreamAnswer(Answer):
             self._model = (b'"model":' + encoded(plan.renamed), b'"model":' + encoded(plan.origin.model))
 
     @property
-    def watched(self) -> bool:
-        """Its bytes go through here."""
-        return True
-
-    @property
     def expires(self) -> float | None:
         """The cap on its time."""
         return self._plan.caps.seconds if self._stream is not None else None
-
-    @property
-    def recoded(self) -> bool:
-        """A stream in which something may change goes on as plain text."""
-        return self._inflater is not None and self._acts
 
     def piece(self, chunk: bytes) -> bytes:
         """Take the next bytes of the stream."""
@@ -191,7 +182,7 @@ class StreamAnswer(Answer):
         if self._model is not None:
             name, instead = self._model
             at = data.find(b'"model"')
-            if data.startswith(name, at) and data.find(b'"model"', at + 7) < 0:
+            if data.startswith(name, at) and data[at - 1] != 0x5C and data.find(b'"model"', at + 7) < 0:
                 return data[:at] + instead + data[at + len(name) :]
         return self._renamed(data)
 

@@ -12,22 +12,13 @@ MAX_WHOLE = 8 * 1024 * 1024
 class WholeAnswer(Answer):
     """A JSON answer. It is held back until it is whole where something in it may have to change."""
 
-    __slots__ = ("_acts", "_kept")
+    __slots__ = ("_kept",)
+
+    watched = True
 
     def __init__(self, plan: Plan, inflater: Inflater | None = None):
-        super().__init__(plan, inflater)
-        self._acts = plan.changes_whole
+        super().__init__(plan, inflater, acts=plan.changes_whole)
         self._kept: bytearray | None = bytearray()
-
-    @property
-    def watched(self) -> bool:
-        """Its bytes go through here."""
-        return True
-
-    @property
-    def recoded(self) -> bool:
-        """An answer that may change goes on as plain text."""
-        return self._inflater is not None and self._acts
 
     def piece(self, chunk: bytes) -> bytes:
         """Take the next bytes."""

@@ -162,23 +162,15 @@ def strings(value: Any, path: Path) -> Iterator[Text]:
                 yield Text((*path, i), element)
 
 
-def all_strings(value: Any, path: Path) -> Iterator[Text]:
-    """Every text below a value: tools, schemas, arguments of tool calls."""
-    stack: list[tuple[Any, Path]] = [(value, path)]
-    while stack:
-        inner, at = stack.pop()
-        if isinstance(inner, str):
-            yield Text(at, inner)
-        elif isinstance(inner, list):
-            stack += [(element, (*at, i)) for i, element in reversed(list(enumerate(inner)))]
-        elif isinstance(inner, dict):
-            stack += [(element, (*at, name)) for name, element in reversed(inner.items())]
-
-
 _NOT_TEXT = frozenset(
     {"type", "role", "id", "name", "call_id", "tool_use_id", "tool_call_id", "media_type", "mime_type"}
 )
 _DATA = frozenset({"image_url", "input_audio", "file", "input_image", "source", "video_url", "audio_url", "file_data"})
+
+
+def all_strings(value: Any, path: Path) -> Iterator[Text]:
+    """Every text below a value: tools, schemas, arguments of tool calls."""
+    return parts(value, path, frozenset())
 
 
 def parts(value: Any, path: Path, skip: frozenset[str] = _NOT_TEXT | _DATA) -> Iterator[Text]:

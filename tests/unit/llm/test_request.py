@@ -251,6 +251,26 @@ def test_the_rest_survives() -> None:
     assert list(json.loads(changed)) == list(json.loads(body))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        '"\\"max_tokens": 1, "max_tokens": 9999',
+        '"x": {"max_tokens": 1}, "max_tokens": 9999',
+        '"x": "\\"max_tokens\\":1", "max_tokens": 9999',
+        '"x": {"max_tokens":1}, "max\\u005ftokens":9999',
+        '"max_tokens" : 9999, "x": {"max_tokens":1}',
+    ],
+)
+def test_no_spelling_gets_around_the_cap(more: str) -> None:
+    """What looks like the field and is none stays, and the field itself is lowered."""
+    for body in (more, more.replace('": ', '":')):
+        changed = json.loads(rewritten(chat(body), model="m", cap=10) or b"")
+        assert changed["max_tokens"] == 10
+        assert {name: value for name, value in changed.items() if name not in {"max_tokens", "model", "messages"}} == {
+            name: value for name, value in json.loads(f"{{{body}}}").items() if name != "max_tokens"
+        }
+
+
 def test_cap_is_what_the_engine_reads() -> None:
     """Whatever the spelling of the field, the engine reads the cap of the gate, once."""
     changed = rewritten(chat('"max\\u005ftokens": 11'), model="m", cap=10)

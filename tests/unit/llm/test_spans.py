@@ -131,6 +131,8 @@ def test_a_scalar_of_the_top(value: dict[str, Any], name: str, indent: Any, asci
         (b'{"x":{"n":2},"n": -1.5e3 }', b"-1.5e3"),
         (b'{"x":"\\"n\\":3","n":"a\\"b"}', b'"a\\"b"'),
         (b'{"x":["n",{"n":1}],"y":{"n":2},"n":null}', b"null"),
+        (b'{"\\"n":1,"n":2}', b"2"),
+        (b'{"\\\\":1,"n":2}', b"2"),
         # Not sure: other spellings, no scalar, not at the top.
         (b'{"\\u006e":1,"x":{"n":2}}', None),
         (b'{"n" :1}', None),
