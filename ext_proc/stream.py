@@ -178,7 +178,10 @@ class Exchange:
             self._answer, self.answer_seen = answer, True
             return [ev.PassResponseHeaders(False, told)]
         self._answer = answer
-        removed = ("content-encoding",) if answer.recoded else ()
+        # Envoy leaves the length as it is when the body is asked for at this time.
+        removed = ("content-length",) if answer.changing else ()
+        if answer.recoded:
+            removed = ("content-length", "content-encoding")
         commands: list[ev.Command] = [ev.PassResponseHeaders(True, told, removed)]
         if answer.expires is not None:
             commands.append(ev.Alarm(answer.expires))

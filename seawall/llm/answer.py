@@ -90,6 +90,11 @@ class Answer:
         return None
 
     @property
+    def changing(self) -> bool:
+        """Whether it may go on with other bytes, and another length, than it came with."""
+        return self._acts
+
+    @property
     def recoded(self) -> bool:
         """Whether it goes on without the coding that it came in: one in which something may change goes on plain."""
         return self._inflater is not None and self._acts

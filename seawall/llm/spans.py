@@ -98,7 +98,9 @@ def scalar_member(data: bytes, name: str) -> tuple[int, int] | None:
     `data` is one JSON object that has no name twice. A name stands at the top where what is before it, with a member more
     and closed, is an object.
     """
-    key = b'"%b":' % name.encode("utf-8", "surrogatepass")
+    if not name.isidentifier() or not name.isascii():
+        return None
+    key = b'"%b":' % name.encode()
     at = data.find(key)
     for _ in range(_TRIES):
         if at < 0:

@@ -10,7 +10,7 @@ from tests.e2e.running_gate import DEMO, RunningGate, running, until
 pytestmark = pytest.mark.e2e
 
 CAPPED = DEMO.replace("output:\n", "output:\n  max_bytes: 150\n  max_time: 2s\n")
-RESETS = "cluster.pool_default.upstream_rq_tx_reset: "
+RESETS = "cluster.pool_default.upstream_cx_destroy_local_with_active_rq: "
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,8 @@ def capped() -> Iterator[RunningGate]:
 
 
 def resets(gate: RunningGate) -> int:
-    """Requests to engines that Envoy has reset."""
-    lines = gate.get_admin("/stats?filter=upstream_rq_tx_reset").splitlines()
+    """Requests to engines that Envoy has broken off: over HTTP/1.1 their connection is closed."""
+    lines = gate.get_admin("/stats?filter=destroy_local_with_active_rq").splitlines()
     return sum(int(line.removeprefix(RESETS)) for line in lines if line.startswith(RESETS))
 
 

@@ -113,15 +113,22 @@ def test_text_is_changed_by_its_characters(text: str, edits: list[tuple[int, int
         assert after == token
 
 
-@given(st.dictionaries(TEXT, JSON, max_size=5), TEXT, LAYOUTS, st.booleans())
-@settings(max_examples=200)
-def test_a_scalar_of_the_top(value: dict[str, Any], name: str, indent: Any, ascii_only: bool) -> None:
-    """The short way finds the value that the long way finds, or leaves it to that."""
-    data = json.dumps({"x": {name: 1}, **value, name: "v"}, indent=indent, ensure_ascii=ascii_only).encode(
-        "utf-8", "surrogatepass"
-    )
-    span = scalar_member(data, name)
-    assert span is None or span == locate(data, (name,))
+NAMES = st.sampled_from(["n", '"n', '\\"n', "\\n", 'n"', ":n", '"', "\\", "a:b", '"n":1', "é"])
+TRICKY = st.recursive(
+    st.sampled_from([1, None, '"n":', "n", '\\"n":1', "\\", '"']),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(NAMES, TRICKY, max_size=5), st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :")]))
+@settings(max_examples=300)
+def test_a_scalar_of_the_top(value: dict[str, Any], separators: tuple[str, str]) -> None:
+    """The short way finds the value that the long way finds, or leaves it to that, whatever looks like the name."""
+    data = json.dumps(value, separators=separators).encode()
+    for name in ("n", *value):
+        span = scalar_member(data, name)
+        assert span is None or span == locate(data, (name,))
 
 
 @pytest.mark.parametrize(
