@@ -179,9 +179,9 @@ class Exchange:
             return [ev.PassResponseHeaders(False, told)]
         self._answer = answer
         # Envoy leaves the length as it is when the body is asked for at this time.
-        removed = ("content-length",) if answer.changing else ()
+        removed = ["content-length"] if answer.changing else []
         if answer.recoded:
-            removed = ("content-length", "content-encoding")
+            removed.append("content-encoding")
         commands: list[ev.Command] = [ev.PassResponseHeaders(True, told, removed)]
         if answer.expires is not None:
             commands.append(ev.Alarm(answer.expires))
