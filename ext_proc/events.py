@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 from seawall.decision import Reason
 from seawall.llm.errors import ErrorAnswer
-
-MAX_COLLECTED = 8 * 1024 * 1024
-"""Bytes of a JSON answer that are kept to read its usage; a larger answer passes with usage unknown."""
-
+from seawall.llm.usage import Usage
 
 REQUEST_HEADERS = frozenset({":method", ":path", "content-encoding", "content-length", "x-request-id"})
 RESPONSE_HEADERS = frozenset({":status", "content-encoding", "content-type"})
@@ -89,13 +86,16 @@ class PassResponseHeaders:
     """Let the answer's headers on; `stream_body` asks for its body piece by piece."""
 
     stream_body: bool
+    set_headers: Mapping[str, str] = field(default_factory=dict)
+    remove_headers: Sequence[str] = ()
 
 
 class PassPiece(NamedTuple):
-    """Send a piece of the answer on."""
+    """Send a piece of the answer on. `metadata`, all strings, is for Envoy's access log."""
 
     body: bytes
     end_of_stream: bool
+    metadata: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,23 @@ class Acquire:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """Tell the exchange when so many seconds have passed."""
+
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Give the slot back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How a request ended. Tokens are None where the engine told none; `pool` is "" where no engine was reached."""
+    """How a request ended. `usage` is None where nothing was counted; `pool` is "" where no engine was reached.
+
+    `truncated`: the cap that cut the answer, or "". `unread`: a part of the answer passed that could not be read.
+    """
 
     reason: Reason
     latency: float
@@ -137,9 +147,10 @@ class Record:
     class_: str
     model: str
     pool: str
-    input_tokens: int | None
-    output_tokens: int | None
+    usage: Usage | None
     rid: str
+    truncated: str = ""
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +161,4 @@ class Finished:
 
 
 Reply = PassHeaders | AskForBody | PassBody | PassResponseHeaders | PassPiece | PassTrailers | Refuse
-Command = Reply | Acquire | Release | Finished
+Command = Reply | Acquire | Alarm | Release | Finished

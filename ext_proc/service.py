@@ -1,5 +1,6 @@
 """The sequence of one Process stream: messages to the exchange, its commands to Envoy and to the slots."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 
@@ -7,6 +8,7 @@ from ext_proc import events as ev
 from ext_proc import wire
 from ext_proc.stream import Exchange
 from seawall.decision import Reason
+from seawall.llm.usage import Usage
 from seawall.rpc.contract import Call, CloseReason, RpcError, RpcService, Sender, Status
 from seawall.serve.gate import Gate
 from seawall.serve.routes import Routes
@@ -28,6 +30,7 @@ class Stream:
         self._said = said
         """Metadata of the call, in which the route says what it has to say."""
         self._hold: Hold | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     def message(self, data: bytes) -> Awaitable[None] | None:
         """Take one message; waits only where a slot has to be asked for."""
@@ -69,11 +72,16 @@ class Stream:
             elif isinstance(command, ev.Release):
                 if self._hold is not None:
                     self._hold.release()
+            elif isinstance(command, ev.Alarm):
+                self._alarm = asyncio.get_running_loop().call_later(command.after, self._expired)
             elif isinstance(command, ev.Finished):
                 self._service.finished(command.record, self._label)
             else:
                 self._sender.send(wire.encode(command))
         return waiting
+
+    def _expired(self) -> None:
+        self._do(self._exchange.alarm())
 
     async def _acquire(self, command: ev.Acquire) -> None:
         self._hold = self._gate.slots.hold(command.pool, command.rid)
@@ -83,6 +91,8 @@ class Stream:
     def closed(self, reason: CloseReason) -> None:
         """Give everything back."""
         del reason
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._service.open_streams -= 1
         self._do(self._exchange.closed(time.monotonic()))
 
@@ -113,12 +123,12 @@ class Service:
         metrics.count("seawall_requests_total", record.pool, record.class_, reason)
         if record.pool:
             metrics.observe("seawall_request_seconds", record.latency, record.pool)
-            if record.input_tokens is not None:
-                metrics.count("seawall_tokens_total", record.pool, "input", n=record.input_tokens)
-            if record.output_tokens is not None:
-                metrics.count("seawall_tokens_total", record.pool, "output", n=record.output_tokens)
-            elif record.reason in {Reason.OK, Reason.ABORTED}:
-                metrics.count("seawall_usage_unknown_total", record.pool)
+            if record.usage is not None:
+                self._count_tokens(record, record.usage)
+            if record.truncated:
+                metrics.count("seawall_truncated_total", record.pool, record.truncated)
+            if record.unread:
+                metrics.count("seawall_unread_answers_total", record.pool)
         self._gate.log(
             "info",
             "request",
@@ -126,12 +136,38 @@ class Service:
             tenant=record.tenant,
             model=record.model[:100],
             pool=record.pool,
-            input_tokens=record.input_tokens,
-            output_tokens=record.output_tokens,
+            **_tokens(record.usage),
+            truncated=record.truncated,
             reason=reason,
             policy=policy,
             rid=record.rid,
         )
+
+    def _count_tokens(self, record: ev.Record, usage: Usage) -> None:
+        count, pool = self._gate.metrics.count, record.pool
+        name = "seawall_tokens_estimated_total" if usage.estimated else "seawall_tokens_total"
+        if usage.input_tokens is not None:
+            count(name, pool, "input", n=usage.input_tokens)
+        if usage.output_tokens is not None:
+            count(name, pool, "output", n=usage.output_tokens)
+        elif record.reason in {Reason.OK, Reason.ABORTED} and usage.estimated:
+            count("seawall_usage_unknown_total", pool)
+        if usage.cached_tokens:
+            count("seawall_tokens_part_total", pool, "cached", n=usage.cached_tokens)
+        if usage.reasoning_tokens:
+            count("seawall_tokens_part_total", pool, "reasoning", n=usage.reasoning_tokens)
+
+
+def _tokens(usage: Usage | None) -> dict[str, object]:
+    if usage is None:
+        return {}
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "estimated": "true" if usage.estimated else None,
+    }
 
 
 def build(gate: Gate) -> RpcService:

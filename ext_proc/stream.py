@@ -1,19 +1,26 @@
 """One request through ext_proc: a pure state machine, events in, commands out.
 
 Request headers (an LLM path asks for the body and the answer) → body (capped, read, capped output, model, pool) → a slot
-→ on to the engine → answer read for usage → end. However it ends, the slot is given back and the record written exactly
-once. Time is passed in: `now` is in seconds of a clock that never goes back.
+→ on to the engine → answer read for usage and changed where a policy says so → end. However it ends, the slot is given
+back and the record written exactly once. Time is passed in: `now` is in seconds of a clock that never goes back.
+
+An answer's body is asked for only where something in it is to be read or changed. What we end ourselves ends the
+exchange with Envoy, which resets the request to the engine.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from ext_proc import events as ev
 from seawall.decision import Reason, Refusal
+from seawall.llm.answer import Answer, Plan
 from seawall.llm.errors import answer
 from seawall.llm.protocols import Endpoint, Family, endpoint_of, family_of
+from seawall.llm.reading import PLAIN, reader_of
 from seawall.llm.request import LlmRequest, read_request
-from seawall.llm.usage import UsageReader
+from seawall.llm.rewrites import CONTINUOUS_KINDS, NOTHING, Actions, Rewritten, plan_of, rewrite
+from seawall.llm.truncate import caps_of
+from seawall.llm.usage import Usage
 from seawall.mesh.names import CLASS_HEADER, POOL_HEADER, TENANT_HEADER
 from seawall.policy.compiled import Policy, Profile, Variant
 from seawall.policy.route import OWN
@@ -21,8 +28,8 @@ from seawall.policy.route import OWN
 RETRY_AFTER_FULL = 1.0
 """Seconds after which a client may try a full pool again; measured drain rates come with admission."""
 
-_PLAIN = frozenset({"", "identity"})
-"""Content codings that leave a body as it is."""
+CHANGED_HEADER = "x-seawall-changed"
+"""On an answer: fields of the client's request that were taken out or lowered."""
 
 
 class _State(Enum):
@@ -55,17 +62,23 @@ class Exchange:
     tenant: str = ""
     class_: str = ""
     rid: str = ""
+    model: str = ""
     request: LlmRequest | None = None
+    """Until it was let on: a long answer must not keep a long prompt."""
     variant: Variant | None = None
     reason: Reason | None = None
     reached: bool = False
     """The request was let on to an engine."""
     answer_seen: bool = False
     """The answer was seen to its end."""
-    _usage: UsageReader = field(default_factory=UsageReader)
+    actions: Actions = NOTHING
+    """What is done to the request beside what its policy says of every one."""
+    _plan: Plan | None = None
+    _changed: tuple[str, ...] = ()
+    _answer: Answer | None = None
     _length_told: bool = True
-    _sse: bool = False
-    _collected: bytearray | None = None
+    _ended: bool = False
+    """The answer's end was sent by us."""
     _closed: bool = False
 
     def request_headers(self, event: ev.RequestHeaders) -> list[ev.Command]:
@@ -88,7 +101,7 @@ class Exchange:
         if headers.get(":method") != "POST":
             return self._refuse(Refusal(Reason.METHOD, f"'{path.partition('?')[0][:100]}' takes POST only."))
         coding = headers.get("content-encoding", "").strip().lower()
-        if coding not in _PLAIN:
+        if coding not in PLAIN:
             message = f"Request bodies with content-encoding '{coding[:40]}' can't be read here; send them plain."
             return self._refuse(Refusal(Reason.ENCODING, message, "content-encoding"))
         length = headers.get("content-length", "")
@@ -114,7 +127,7 @@ class Exchange:
         variant = self._variant(request.model)
         if isinstance(variant, Refusal):
             return self._refuse(variant)
-        self.request, self.variant = request, variant
+        self.request, self.variant, self.model = request, variant, request.model
         self.state = _State.SLOT
         return [ev.Acquire(variant.pool, self.rid, self.policy.pools[variant.pool].max_in_flight)]
 
@@ -131,60 +144,97 @@ class Exchange:
                     retry_after=RETRY_AFTER_FULL,
                 )
             )
+        request, self.request = self.request, None
+        rewritten = self._rewritten(request, self.variant)
+        if isinstance(rewritten, Refusal):
+            return self._refuse(rewritten)
         self.state = _State.ENGINE
         self.reached = True
-        body = self.request.rewritten(model=self.variant.model, cap=self.policy.output.cap(self.class_))
+        self._changed = rewritten.fields
         headers = self._pool_headers(self.variant.pool)
-        if body is not None and self._length_told:
-            headers["content-length"] = str(len(body))
-        # A compressed answer can't be read for usage; engines then send it plain.
-        return [ev.PassBody(body, headers, ("accept-encoding",))]
+        if rewritten.body is not None and self._length_told:
+            headers["content-length"] = str(len(rewritten.body))
+        # A compressed answer can't always be read; engines then send it plain.
+        plan = self._plan
+        looked_at = plan is None or plan.count or plan.changes_stream or plan.changes_whole
+        return [ev.PassBody(rewritten.body, headers, ("accept-encoding",) if looked_at else ())]
 
     def response_headers(self, event: ev.ResponseHeaders) -> list[ev.Command]:
         """Choose what of the answer is to be seen."""
         if self.state is _State.OVER:
             # Our own answer, or one that we let pass.
             return [ev.PassResponseHeaders(stream_body=False)]
-        status = event.headers.get(":status", "")
+        get = event.headers.get
+        status = get(":status", "")
         self.state = _State.ANSWER
-        if event.end_of_stream:
-            self.answer_seen = True
+        told = {CHANGED_HEADER: ", ".join(self._changed)} if self._changed else {}
+        answer = None
         if not status.startswith("2"):
             self.reason = Reason.UPSTREAM_ERROR if status.startswith("5") else Reason.OK
-            return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
-        kind = event.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._sse = kind == "text/event-stream"
-        if kind == "application/json" and event.headers.get("content-encoding", "").strip().lower() in _PLAIN:
-            self._collected = bytearray()
-        return [ev.PassResponseHeaders(stream_body=not event.end_of_stream)]
+        elif self._plan is not None and not event.end_of_stream:
+            answer = reader_of(self._plan, status, get("content-type", ""), get("content-encoding", ""))
+        if answer is None or not answer.watched:
+            # What isn't looked at counts as complete: its end is not seen.
+            self._answer, self.answer_seen = answer, True
+            return [ev.PassResponseHeaders(False, told)]
+        self._answer = answer
+        # Envoy leaves the length as it is when the body is asked for at this time.
+        removed = ["content-length"] if answer.changing else []
+        if answer.recoded:
+            removed.append("content-encoding")
+        commands: list[ev.Command] = [ev.PassResponseHeaders(True, told, removed)]
+        if answer.expires is not None:
+            commands.append(ev.Alarm(answer.expires))
+        return commands
 
     def response_body(self, event: ev.ResponseBody) -> list[ev.Command]:
-        """Read a piece for usage and send it on as it is."""
-        if self._sse:
-            self._usage.stream_piece(event.body)
-        elif self._collected is not None:
-            if len(self._collected) + len(event.body) > ev.MAX_COLLECTED:
-                self._collected = None
-            else:
-                self._collected += event.body
+        """Send a piece on as the answer's reader gives it back."""
+        answer = self._answer
+        if answer is None:
+            return [ev.PassPiece(event.body, event.end_of_stream)]
+        if self._ended:
+            # Sent by Envoy before it knew of the end.
+            return []
+        body = answer.piece(event.body)
         if event.end_of_stream:
-            self._answer_over()
-        return [ev.PassPiece(event.body, event.end_of_stream)]
+            body += answer.finish()
+            self.answer_seen = True
+        elif not answer.ended:
+            return [ev.PassPiece(body, False)] if body else []
+        self._ended = True
+        return [ev.PassPiece(body, True, self._metadata(answer))]
+
+    def alarm(self) -> list[ev.Command]:
+        """The time of the answer is over."""
+        if self._answer is None or self._ended or self._closed:
+            return []
+        body = self._answer.expired()
+        if not self._answer.ended:
+            return []
+        self._ended = True
+        return [ev.PassPiece(body, True, self._metadata(self._answer))]
 
     def trailers(self, response: bool) -> list[ev.Command]:
         """Trailers end the answer where the body's last piece did not say so."""
-        if response:
-            self._answer_over()
-        return [ev.PassTrailers(response)]
+        commands: list[ev.Command] = []
+        if response and self._answer is not None:
+            if self._ended:
+                return []
+            self.answer_seen = True
+            if body := self._answer.finish():
+                commands.append(ev.PassPiece(body, False, self._metadata(self._answer)))
+        commands.append(ev.PassTrailers(response))
+        return commands
 
     def closed(self, now: float) -> list[ev.Command]:
         """The stream is over, whatever ended it; told once, answered once."""
         if self._closed:
             return []
         self._closed, self.state = True, _State.OVER
-        if self._sse and not self.answer_seen:
+        self.request = None
+        if self._answer is not None:
             # The last event may lack its empty line.
-            self._usage.stream_end()
+            self._answer.finish()
         if (self.endpoint is None or not self.endpoint.generates) and self.reason is None:
             return []
         commands: list[ev.Command] = []
@@ -194,12 +244,12 @@ class Exchange:
         return commands
 
     def _record(self, now: float) -> ev.Record:
-        reason = self.reason
-        if reason in {None, Reason.OK} and self._usage.error:
+        reason, answer = self.reason, self._answer
+        if reason in {None, Reason.OK} and answer is not None and answer.reader.error:
             reason = Reason.UPSTREAM_ERROR
         elif reason is None:
             # An SSE stream may be complete to its reader ([DONE]) before its bytes are over.
-            complete = self.answer_seen or self._usage.done
+            complete = self.answer_seen or (answer is not None and (answer.reader.done or answer.ended))
             reason = Reason.OK if complete else Reason.ABORTED
         if not self.reached and reason in {Reason.OK, Reason.UPSTREAM_ERROR}:
             # Envoy answered by itself, before the slot: a body too slow, a time-out.
@@ -209,22 +259,53 @@ class Exchange:
             latency=now - self.started,
             tenant=self.tenant,
             class_=self.class_,
-            model=self.request.model if self.request else "",
+            model=self.model,
             pool=self.variant.pool if self.variant and self.reached else "",
-            input_tokens=self._usage.input_tokens,
-            output_tokens=self._usage.output_tokens,
+            usage=self._counted(answer),
             rid=self.rid,
+            truncated=answer.truncated or "" if answer is not None else "",
+            unread=answer is not None and answer.unread,
         )
 
-    def _answer_over(self) -> None:
-        if self.answer_seen:
-            return
-        self.answer_seen = True
-        if self._sse:
-            self._usage.stream_end()
-        elif self._collected is not None:
-            self._usage.whole_answer(bytes(self._collected))
-            self._collected = None
+    def _counted(self, answer: Answer | None) -> Usage | None:
+        if answer is None or self._plan is None or not self._plan.count or not self.reached:
+            return None
+        return answer.usage
+
+    def _metadata(self, answer: Answer) -> dict[str, str]:
+        usage = self._counted(answer)
+        told: dict[str, str] = {}
+        if usage is not None:
+            numbers = {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cached_tokens": usage.cached_tokens,
+                "reasoning_tokens": usage.reasoning_tokens,
+            }
+            told = {name: str(number) for name, number in numbers.items() if number is not None}
+            if usage.estimated:
+                told["estimated"] = "true"
+        if answer.truncated is not None:
+            told["truncated"] = answer.truncated.value
+        return told
+
+    def _rewritten(self, request: LlmRequest, variant: Variant) -> Rewritten | Refusal:
+        """Change the request as the policy says, and lay down what is done with its answer."""
+        output = self.policy.output
+        cap = output.cap(self.class_)
+        kinds = frozenset(engine.kind for engine in self.policy.pools[variant.pool].engines)
+        actions = replace(
+            self.actions,
+            model=variant.model,
+            cap=cap if self.actions.cap is None or (cap is not None and cap < self.actions.cap) else self.actions.cap,
+            usage=output.count,
+            continuous=kinds <= CONTINUOUS_KINDS,
+        )
+        rewritten = rewrite(request, actions)
+        if isinstance(rewritten, Rewritten):
+            caps = caps_of(cap, output.max_bytes, output.max_time)
+            self._plan = plan_of(request, actions, kinds=kinds, caps=caps, id_=self.rid, count=output.count)
+        return rewritten
 
     def _refuse(self, refusal: Refusal) -> list[ev.Command]:
         self.state = _State.OVER

@@ -1,11 +1,11 @@
 """ProcessingRequest to events, replies to ProcessingResponse: the only file of this service that names Envoy's messages."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from google.protobuf.message import DecodeError
 
 from ext_proc import events as ev
-from seawall.mesh.names import AUTHZ, EXT_PROC
+from seawall.mesh.names import AUTHZ, EXT_PROC, METADATA
 from seawall.proto.gen import common_pb2, ext_proc_pb2
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -68,9 +68,13 @@ def _source(request: ext_proc_pb2.ProcessingRequest) -> str:
 def encode(reply: ev.Reply) -> bytes:
     """Write one reply."""
     if isinstance(reply, ev.PassPiece):
-        _PIECE.body, _PIECE.end_of_stream = reply
+        _PIECE.body, _PIECE.end_of_stream, metadata = reply
+        if metadata:
+            return _PIECE_ANSWER.SerializeToString() + _written(metadata)
         return _PIECE_ANSWER.SerializeToString()
     if isinstance(reply, ev.PassResponseHeaders):
+        if reply.set_headers or reply.remove_headers:
+            return _answer(reply)
         return _STREAM_ANSWER if reply.stream_body else _PASS_ANSWER
     if isinstance(reply, ev.AskForBody):
         return _ASK_FOR_BODY
@@ -115,13 +119,24 @@ def _ask_for_body() -> bytes:
     return response.SerializeToString()
 
 
-def _answer(stream_body: bool) -> bytes:
+def _answer(reply: ev.PassResponseHeaders) -> bytes:
     response = _Response()
     response.response_headers.SetInParent()
-    if stream_body:
+    if reply.set_headers or reply.remove_headers:
+        mutation = response.response_headers.response.header_mutation
+        _mutate(mutation, reply.set_headers.items(), reply.remove_headers)
+    if reply.stream_body:
         response.mode_override.response_header_mode = _Mode.SEND
         response.mode_override.response_body_mode = _Mode.FULL_DUPLEX_STREAMED
         response.mode_override.response_trailer_mode = _Mode.SEND
+    return response.SerializeToString()
+
+
+def _written(metadata: Mapping[str, str]) -> bytes:
+    # Messages written one after the other are one message (protobuf's encoding).
+    response = _Response()
+    for name, value in metadata.items():
+        response.dynamic_metadata.fields[METADATA].struct_value.fields[name].string_value = value
     return response.SerializeToString()
 
 
@@ -135,5 +150,6 @@ _PIECE_ANSWER = _Response()
 _PIECE = _PIECE_ANSWER.response_body.response.body_mutation.streamed_response
 """One message for all pieces: what of it is not the piece itself costs more to build than to keep."""
 _ASK_FOR_BODY = _ask_for_body()
-_STREAM_ANSWER, _PASS_ANSWER = _answer(True), _answer(False)
+_STREAM_ANSWER = _answer(ev.PassResponseHeaders(stream_body=True))
+_PASS_ANSWER = _answer(ev.PassResponseHeaders(stream_body=False))
 _PASS_RESPONSE_TRAILERS, _PASS_REQUEST_TRAILERS = _trailers(True), _trailers(False)

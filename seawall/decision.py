@@ -18,6 +18,7 @@ class Reason(StrEnum):
     INVALID_KEY = "invalid_api_key"
     EXPIRED_KEY = "expired_api_key"
     REVOKED_KEY = "revoked_api_key"
+    CONTENT_BLOCKED = "content_blocked"
     UNKNOWN_PATH = "unknown_path"
     METHOD = "method_not_allowed"
     RATE_LIMIT = "rate_limit_exceeded"

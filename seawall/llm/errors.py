@@ -7,9 +7,12 @@ the class that a developer expects.
 import json
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from seawall.decision import Reason, Refusal
-from seawall.llm.protocols import Family
+from seawall.llm.protocols import RESPONSES, Endpoint, Family
+from seawall.llm.protocols.choices import DONE
+from seawall.llm.protocols.contract import sse
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ _ROWS: dict[Reason, _Row] = {
     Reason.EXPIRED_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
     Reason.REVOKED_KEY: _Row(401, _INVALID, "invalid_api_key", "authentication_error"),
     Reason.USER_AGENT: _Row(403, "permission_error", "user_agent_denied", "permission_error"),
+    Reason.CONTENT_BLOCKED: _Row(403, "permission_error", "content_blocked", "permission_error"),
     Reason.UNKNOWN_PATH: _Row(404, _INVALID, "unknown_path", "not_found_error"),
     Reason.MODEL: _Row(404, _INVALID, "model_not_found", "not_found_error"),
     Reason.METHOD: _Row(405, _INVALID, "method_not_allowed", _INVALID),
@@ -59,30 +63,42 @@ def answer(refusal: Refusal, family: Family, rid: str = "") -> ErrorAnswer:
     in `retry-after-ms`, which they read first.
     """
     row = _ROWS[refusal.reason]
-    error: dict[str, object]
-    if family is Family.ANTHROPIC:
-        error = {"type": "error", "error": {"type": row.anthropic_type, "message": refusal.message}}
-        if refusal.param is not None:
-            error["error"] = {"type": row.anthropic_type, "message": f"{refusal.param}: {refusal.message}"}
-        if rid:
-            error["request_id"] = rid
-    else:
-        error = {
-            "error": {
-                "message": refusal.message,
-                "type": row.openai_type,
-                "param": refusal.param,
-                "code": row.code,
-            }
-        }
     headers = [("content-type", "application/json"), ("x-seawall-reason", refusal.reason.value)]
+    if family is Family.ANTHROPIC and rid:
+        # Its clients show this header; OpenAI's show x-request-id, which Envoy sets.
+        headers.append(("request-id", rid))
     if refusal.retry_after is not None:
         headers.append(("retry-after", str(max(1, ceil(refusal.retry_after)))))
         if refusal.retry_after < 1:
             headers.append(("retry-after-ms", str(max(1, int(refusal.retry_after * 1000)))))
     if refusal.reason is Reason.METHOD:
         headers.append(("allow", "POST"))
-    return ErrorAnswer(row.status, tuple(headers), _encoded(error))
+    return ErrorAnswer(row.status, tuple(headers), _encoded(_envelope(refusal, family, rid)))
+
+
+def stream_error(refusal: Refusal, endpoint: Endpoint, rid: str = "", sequence: int = 0) -> bytes:
+    """Render a refusal as the events that end a stream whose headers are out, after its last whole event.
+
+    `sequence` is the next number of a stream of responses. The official clients raise what chat, completions and messages
+    say here; of responses OpenAI's client gives it to the caller as an event.
+    """
+    error = _envelope(refusal, endpoint.family, rid)
+    if endpoint.family is Family.ANTHROPIC:
+        return sse([error], named=True)
+    if endpoint is RESPONSES:
+        inner = error["error"]
+        told = {name: inner[name] for name in ("code", "message", "param")}
+        return sse([{"type": "error", **told, "sequence_number": sequence}], named=True)
+    return sse([error]) + DONE
+
+
+def _envelope(refusal: Refusal, family: Family, rid: str) -> dict[str, Any]:
+    row = _ROWS[refusal.reason]
+    if family is Family.ANTHROPIC:
+        message = refusal.message if refusal.param is None else f"{refusal.param}: {refusal.message}"
+        error: dict[str, Any] = {"type": "error", "error": {"type": row.anthropic_type, "message": message}}
+        return {**error, "request_id": rid} if rid else error
+    return {"error": {"message": refusal.message, "type": row.openai_type, "param": refusal.param, "code": row.code}}
 
 
 def _encoded(error: dict[str, object]) -> bytes:

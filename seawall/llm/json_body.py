@@ -1,197 +1,85 @@
-"""A request body read so that nobody downstream can read it differently, and changed without being re-encoded.
+"""A request body read so that nobody downstream can read it differently, and changed without being re-encoded."""
 
-Engines read JSON leniently (duplicate keys: the last wins; NaN), each in its own way. What the gate judged must be what
-the engine executes, so a body that two parsers could read differently is refused: duplicate keys at any depth, NaN and
-Infinity, bytes after the end, anything but UTF-8.
-
-A change replaces the span of one value, or adds a member: every other byte, the order of keys and the digits of numbers
-stay as the client wrote them.
-"""
-
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from seawall.decision import Reason, Refusal
+import msgspec
 
-MAX_DEPTH = 128
-"""Containers inside one another; deeper is refused. Real requests stay below 20."""
+from seawall.decision import Refusal
+from seawall.llm.spans import Path, changed, encoded, scalar_member, spliced
+from seawall.llm.strict_json import MAX_DEPTH, deeper_than, read_strictly
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-class _Refused(Exception):
-    def __init__(self, refusal: Refusal):
-        self.refusal = refusal
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 
-class _NotJson(ValueError):
-    """NaN or Infinity, which many parsers take."""
+class _Removed:
+    """A member that is to be taken out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One top-level member: its value, and where the value stands in the text (character offsets)."""
-
-    value: Any
-    start: int
-    end: int
+REMOVED = _Removed()
 
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A parsed body: the text as sent, and its top-level members in order."""
+    """A parsed body: the bytes as sent, and what they say."""
 
-    text: str
-    members: Mapping[str, Member]
+    data: bytes
+    value: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Value of a member, or None: a member that is null counts as absent."""
-        member = self.members.get(name)
-        return None if member is None else member.value
+        """Value of a top-level member, or None: a member that is null counts as absent."""
+        return self.value.get(name)
 
-    def replaced(self, changes: Mapping[str, object]) -> bytes:
-        """Write the body with these members set, all other bytes as they were."""
-        text = self.text
-        spans = [(m.start, m.end, value) for name, value in changes.items() if (m := self.members.get(name))]
-        for start, end, value in sorted(spans, reverse=True):
-            text = text[:start] + json.dumps(value) + text[end:]
-        added = [
-            f"{json.dumps(name)}:{json.dumps(value)}" for name, value in changes.items() if name not in self.members
-        ]
+    def changed(self, changes: Mapping[Path, object]) -> bytes:
+        """Write the body with the values at these paths set, or REMOVED; all other bytes as they were."""
+        written = {path: None if value is REMOVED else encoded(value) for path, value in changes.items()}
+        edits = self._plain_edits(written)
+        return changed(self.data, written) if edits is None else spliced(self.data, edits)
+
+    def _plain_edits(self, changes: Mapping[Path, bytes | None]) -> list[tuple[int, int, bytes]] | None:
+        """The short way for what nearly every request gets: scalars of the top in their place, and members more."""
+        data = self.data
+        edits: list[tuple[int, int, bytes]] = []
+        added = []
+        for path, new in changes.items():
+            name = path[0]
+            if len(path) > 1 or new is None or not isinstance(name, str):
+                return None
+            if name not in self.value:
+                added.append(encoded(name) + b":" + new)
+                continue
+            span = scalar_member(data, name)
+            if span is None:
+                return None
+            edits.append((*span, new))
         if added:
-            close = text.rindex("}")
-            comma = "," if self.members else ""
-            text = text[:close] + comma + ",".join(added) + text[close:]
-        return text.encode()
+            close = data.rindex(b"}")
+            edits.append((close, close, (b"," if self.value else b"") + b",".join(added)))
+        return edits
 
 
 def parse_object(body: bytes) -> JsonObject | Refusal:
-    """Parse a body that must be one JSON object; a refusal names the place."""
+    """Parse a body that must be one JSON object; a refusal names the place.
+
+    A body that msgspec reads is what it seems, but for names given twice and depth. Written again without white space it
+    has as many colons as before, unless a name was dropped: its colon is then missing. Only an escaped colon could hide
+    that. Whatever isn't sure is read again slowly.
+    """
     try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as e:
-        return _malformed(f"the body is not valid UTF-8: byte {e.start}")
-    if not text.strip(" \t\r\n"):
-        return _malformed("the body is empty")
-    try:
-        return JsonObject(text, _members(text))
-    except _Refused as e:
-        return e.refusal
-    except (ValueError, RecursionError) as e:
-        return _told(e)
+        value = _decode(body)
+        if type(value) is dict and _unambiguous(value, body):
+            return JsonObject(body, value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    read = read_strictly(body)
+    return read if isinstance(read, Refusal) else JsonObject(body, read)
 
 
-def _members(text: str) -> dict[str, Member]:
-    at = _skip(text, 0)
-    if text[at] != "{":
-        _DECODER.decode(text)
-        raise _Refused(_malformed("the body must be a JSON object"))
-    members: dict[str, Member] = {}
-    at = _skip(text, at + 1)
-    if text[at : at + 1] == "}":
-        at += 1
-    else:
-        while True:
-            if text[at : at + 1] != '"':
-                raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, at)
-            name, at = scanstring(text, at + 1, True)
-            if name in members:
-                raise _Refused(_duplicate(name))
-            at = _skip(text, at)
-            if text[at : at + 1] != ":":
-                raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
-            start = _skip(text, at + 1)
-            value, end = _value(text, start, name)
-            members[name] = Member(value, start, end)
-            at = _skip(text, end)
-            mark = text[at : at + 1]
-            if mark == "}":
-                at += 1
-                break
-            if mark != ",":
-                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-            at = _skip(text, at + 1)
-    if _skip(text, at) != len(text):
-        raise json.JSONDecodeError("Extra data", text, _skip(text, at))
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        for name, member in members.items():
-            if _deeper_than(member.value, MAX_DEPTH - 1):
-                raise _Refused(_too_deep(name))
-    return members
-
-
-def _value(text: str, start: int, name: str) -> tuple[Any, int]:
-    try:
-        return _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError) as e:
-        raise _Refused(_told(e, name)) from None
-
-
-def _told(error: ValueError | RecursionError, param: str = "body") -> Refusal:
-    if isinstance(error, RecursionError):
-        return _too_deep(param)
-    if isinstance(error, json.JSONDecodeError):
-        return _malformed(f"{error.msg} at line {error.lineno} column {error.colno}", param)
-    if isinstance(error, _NotJson):
-        return _malformed(f"{error} is not JSON", param)
-    # int() of more digits than Python converts (sys.set_int_max_str_digits)
-    return _malformed("a number has too many digits", param)
-
-
-def _skip(text: str, at: int) -> int:
-    if text[at : at + 1] > " ":
-        return at
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
-
-
-def _deeper_than(value: Any, depth: int) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return bool(level)
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _Refused(_duplicate(name))
-            seen.add(name)
-    return members
-
-
-def _no_constant(name: str) -> Any:
-    raise _NotJson(name)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-
-
-def _malformed(why: str, param: str = "body") -> Refusal:
-    return Refusal(Reason.MALFORMED, f"We could not parse the body of your request: {why}.", _shown(param))
-
-
-def _shown(name: str) -> str:
-    return name if len(name) <= 64 else name[:61] + "..."
-
-
-def _duplicate(name: str) -> Refusal:
-    shown = _shown(name)
-    return Refusal(Reason.MALFORMED, f"The key {json.dumps(shown)} is given twice in one object.", shown)
-
-
-def _too_deep(param: str = "body") -> Refusal:
-    return Refusal(Reason.MALFORMED, f"The body nests more than {MAX_DEPTH} levels deep.", _shown(param))
+def _unambiguous(value: dict[str, Any], body: bytes) -> bool:
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
+        return False
+    again = _encode(value)
+    # Clients that write no white space, and the official ones don't, are recognised by their very bytes.
+    return again == body or (again.count(b":") == body.count(b":") and (b"\\" not in body or b"\\u003" not in body))

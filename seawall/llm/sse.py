@@ -1,98 +1,162 @@
-"""Server-sent events out of a byte stream cut anywhere (WHATWG HTML §9.2.6), without touching the bytes.
+"""Server-sent events out of a byte stream cut anywhere (WHATWG HTML §9.2.6), each with the bytes that it came in.
 
 State lives for the whole stream, never for a chunk: a chunk may end inside `da|ta:`, inside a UTF-8 sequence, between CR
-and LF. The unfinished event is bounded; past the bound the parser stops judging and says so.
+and LF. Joined, the bytes of all events and `rest` are the stream. The unfinished event is bounded; past the bound the
+bytes pass unread, and `overflowed` says so.
 """
 
 import re
 
 MAX_EVENT = 1 << 20
-"""Bytes of one unfinished event that are kept."""
+"""Bytes of one event that are kept."""
+
+Event = tuple[bytes, bytes | None]
+"""The bytes of an event with the empty line that ends it, and its `data:` lines joined with LF. No data: nothing to read,
+as comments, empty lines and events without data."""
+
+TAIL: Event = (b"\n", None)
+"""LF of the CRLF that ended the event before: it came in a later chunk, and goes where that event went."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|$)")
 
 
-class SseParser:
-    """Feed bytes, get the data of each finished event. `overflowed` once an event was too large: no events after it."""
+class SseEvents:
+    """Feed bytes, get the events that they finish."""
 
-    __slots__ = ("_data", "_first", "_rest", "_size", "overflowed")
+    __slots__ = ("_cr", "_data", "_line", "_lines", "_size", "_started", "overflowed")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines: list[bytes] = []
+        """Finished lines of the unfinished event; `_size` bytes, with the values of its data lines in `_data`."""
         self._data: list[bytes] = []
         self._size = 0
-        self._first = True
+        self._line = bytearray()
+        self._cr = False
+        self._started = False
         self.overflowed = False
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; the data of events that they complete, `data:` lines joined with LF."""
-        if self.overflowed:
-            return []
-        if chunk.endswith(b"\n\n") and not (self._rest or self._data or self._first):
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Take the next bytes."""
+        if chunk.endswith(b"\n\n") and not (self._lines or self._line or self._cr or self.overflowed):
             plain = _plain_events(chunk)
             if plain is not None:
+                self._started = True
                 return plain
-        text = self._rest + chunk if self._rest else chunk
-        # What is kept has no line end but perhaps a CR at its end: it needn't be searched again.
-        searched = max(0, len(self._rest) - 1)
-        if self._first:
-            if len(text) < 3 and b"\xef\xbb\xbf".startswith(text):
-                self._rest = text
-                return []
-            self._first = False
-            text = text.removeprefix(b"\xef\xbb\xbf")
-            searched = 0
-        events: list[bytes] = []
+        if self.overflowed:
+            return [(chunk, None)] if chunk else []
+        events: list[Event] = []
         at = 0
-        end = len(text)
-        for match in _LINE_END.finditer(text, searched):
-            # A CR at the very end may be half of a CRLF: the next chunk tells.
-            if match.end() == end and match.group() == b"\r":
-                break
-            if not self._fits(match.start() - at):
+        if self._cr and chunk:
+            self._cr = False
+            if chunk.startswith(b"\n"):
+                at = 1
+                if self._lines:
+                    self._lines[-1] += b"\n"
+                    self._size += 1
+                else:
+                    events.append(TAIL)
+        for match in _LINE_END.finditer(chunk, at):
+            line, at = chunk[at : match.end()], match.end()
+            if self._line:
+                line = bytes(self._line) + line
+                self._line.clear()
+            # A CR at the very end may be half of a CRLF: the line is over all the same.
+            self._cr = at == len(chunk) and match[0] == b"\r"
+            if self._size + len(line) > MAX_EVENT:
+                self._lines.append(line)
+                events.append((self._given_up() + chunk[at:], None))
                 return events
-            self._line(text[at : match.start()], events)
-            at = match.end()
-        self._rest = text[at:]
-        self._fits(len(self._rest) - self._rest.endswith(b"\r"))
+            self._take(line, line[: -len(match[0])], events)
+        self._line += chunk[at:]
+        if self._size + len(self._line) > MAX_EVENT:
+            events.append((self._given_up(), None))
         return events
 
-    def finish(self) -> list[bytes]:
+    def finish(self) -> list[Event]:
         """The stream has ended: an event whose empty line is missing still counts, since clients deliver it."""
-        events: list[bytes] = []
-        if not self.overflowed:
-            if self._rest:
-                self._line(self._rest.rstrip(b"\r"), events)
-                self._rest = b""
-            self._line(b"", events)
+        events: list[Event] = []
+        if self._line:
+            line = bytes(self._line)
+            self._line.clear()
+            self._take(line, line, events)
+        if self._lines:
+            self._end(events)
         return events
 
-    def _fits(self, line: int) -> bool:
-        """Bound the event by its lines, so that it makes no difference where its chunks were cut."""
-        if line + self._size > MAX_EVENT:
-            self.overflowed = True
-            self._rest, self._data = b"", []
-        return not self.overflowed
+    @property
+    def rest(self) -> bytes:
+        """Bytes of the unfinished event."""
+        return b"".join(self._lines) + self._line
 
-    def _line(self, line: bytes, events: list[bytes]) -> None:
-        if not line:
-            if self._data:
-                events.append(b"\n".join(self._data))
-                self._data, self._size = [], 0
+    def _take(self, line: bytes, content: bytes, events: list[Event]) -> None:
+        if not self._started:
+            self._started = True
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        if not self._lines and (not content or content.startswith(b":")):
+            # A comment or an empty line between two events waits for nothing.
+            events.append((line, None))
             return
-        name, _, value = line.partition(b":")
+        self._lines.append(line)
+        self._size += len(line)
+        if not content:
+            self._end(events)
+            return
+        name, _, value = content.partition(b":")
         if name == b"data":
-            value = value.removeprefix(b" ")
-            self._data.append(value)
-            # An empty line of data costs memory too.
-            self._size += len(value) + 1
+            self._data.append(value.removeprefix(b" "))
+
+    def _end(self, events: list[Event]) -> None:
+        events.append((b"".join(self._lines), b"\n".join(self._data) if self._data else None))
+        self._lines, self._data, self._size = [], [], 0
+
+    def _given_up(self) -> bytes:
+        self.overflowed = True
+        raw = self.rest
+        self._lines, self._data, self._line, self._size, self._cr = [], [], bytearray(), 0, False
+        return raw
 
 
-def _plain_events(chunk: bytes) -> list[bytes] | None:
+def _plain_events(chunk: bytes) -> list[Event] | None:
     """The short way for what engines send nearly always: whole events of one `data: ` line each, ended by LF LF."""
-    events = []
+    if chunk.startswith(b"data: "):
+        if chunk.find(b"\n") == len(chunk) - 2 and b"\r" not in chunk and len(chunk) <= MAX_EVENT:
+            return [(chunk, chunk[6:-2])]
+    elif chunk.startswith(b"event: "):
+        name = chunk.find(b"\n")
+        if (
+            chunk.startswith(b"data: ", name + 1)
+            and chunk.find(b"\n", name + 1) == len(chunk) - 2
+            and b"\r" not in chunk
+            and len(chunk) <= MAX_EVENT
+        ):
+            return [(chunk, chunk[name + 7 : -2])]
+        return None
+    else:
+        return None
+    if b"\r" in chunk:
+        return None
+    events: list[Event] = []
     for event in chunk[:-2].split(b"\n\n"):
-        if not event.startswith(b"data: ") or b"\n" in event or b"\r" in event or len(event) > MAX_EVENT:
+        if not event.startswith(b"data: ") or b"\n" in event or len(event) > MAX_EVENT - 2:
             return None
-        events.append(event[6:])
+        events.append((event + b"\n\n", event[6:]))
     return events
+
+
+def with_data(raw: bytes, data: bytes, new: bytes) -> bytes:
+    """Write an event with other data: what is around its `data:` lines stays."""
+    at = raw.find(data)
+    if at >= 0:
+        return raw[:at] + new + raw[at + len(data) :]
+    # Its data stands on several lines; a change adds no line end, so the new data has at most as many.
+    lines = new.split(b"\n")
+    written = []
+    for match in _LINE.finditer(raw):
+        content, end = match.groups()
+        if content == b"data" or content.startswith(b"data:"):
+            if lines:
+                written.append(b"data: " + lines.pop(0) + end)
+        else:
+            written.append(content + end)
+    return b"".join(written)

@@ -11,16 +11,12 @@ from dataclasses import dataclass
 
 from seawall.decision import Reason, Refusal
 from seawall.llm.errors import answer
-from seawall.llm.protocols import Family
+from seawall.llm.protocols import ANTHROPIC_ROOTS, Family
 from seawall.mesh.envoy_types import accesslog_v3, cel_v3, core_v3, hcm_v3
 from seawall.mesh.message import packed
 
 OURS = "response.code_details.startsWith('seawall.') || response.code_details == 'ext_authz_denied'"
 """Answers of our services, which have their envelope already."""
-
-ANTHROPIC_PATH = "request.path.startsWith('/v1/messages')"
-"""An error of the codec may come before there is a path: the expression then fails, which is no match, and the mapper
-after it answers in OpenAI's envelope."""
 
 _GATE = "(response.code_details.startsWith('ext_') || response.code_details.startsWith('rate_limiter_'))"
 _INVALID = "invalid_request_error"
@@ -134,7 +130,10 @@ def local_replies() -> hcm_v3.LocalReplyConfig:
 
 def _mappers() -> Iterator[hcm_v3.ResponseMapper]:
     for reply in REPLIES:
-        yield _mapper(reply, Family.ANTHROPIC, f"{reply.when} && {ANTHROPIC_PATH}")
+        # An error of the codec may come before there is a path: the expression then fails, which is no match, and the
+        # mapper after it answers in OpenAI's envelope.
+        for root in ANTHROPIC_ROOTS:
+            yield _mapper(reply, Family.ANTHROPIC, f"{reply.when} && request.path.startsWith('{root}')")
         yield _mapper(reply, Family.OPENAI, reply.when)
 
 

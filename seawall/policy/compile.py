@@ -79,13 +79,20 @@ def build_policy(loaded: Loaded, digest: str, upstreams: Sequence[tuple[str, str
         pools=_fixed(pools),
         models=_fixed(_models(document, default)),
         default_pool=default,
-        output=Output(document.output.max_tokens, _fixed(document.output.per_class)),
+        output=_output(document),
         store_loss=StoreLoss(document.store_loss.limits, document.store_loss.start),
         retries=_retries(document),
         profiles=_fixed(
             {name: Profile(p.class_, p.body_max, p.unknown_paths, p.hosts) for name, p in document.profiles.items()}
         ),
         scan=_scan(loaded),
+    )
+
+
+def _output(document: Document) -> Output:
+    output = document.output
+    return Output(
+        output.max_tokens, _fixed(output.per_class), output.max_bytes, output.max_time, output.usage == "count"
     )
 
 

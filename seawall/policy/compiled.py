@@ -95,10 +95,16 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Caps on generated tokens; None is no cap."""
+    """Caps on answers; None is no cap. `max_bytes` are of generated text, `max_time` is in seconds.
+
+    `count`: tokens of answers are to be known.
+    """
 
     max_tokens: int | None
     per_class: Mapping[str, int]
+    max_bytes: int | None = None
+    max_time: float | None = None
+    count: bool = True
 
     def cap(self, class_: str) -> int | None:
         """Largest number of output tokens that a request of this class may ask for."""

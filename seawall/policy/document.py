@@ -291,10 +291,13 @@ class Model(Section):
 
 
 class Output(Section):
-    """Caps on generated tokens."""
+    """Caps on answers, and whether their tokens are counted."""
 
     max_tokens: Tokens | None = None
     per_class: Named[Label, Tokens] = {}
+    max_bytes: BodySize | None = None
+    max_time: Annotated[float, lasting(1.0, 86400.0, "1s to 24h")] | None = None
+    usage: Annotated[Literal["count", "ignore"], one_of("count", "ignore")] = "count"
 
 
 class Retries(Section):

@@ -139,12 +139,30 @@ class Process:
         data = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], **body}).encode()
         return await self.ask(request_body=ext_proc_pb2.HttpBody(body=data, end_of_stream=True))
 
-    async def response_headers(self, status: str = "200", kind: str = "application/json") -> Any:
-        values = {":status": status, "content-type": kind}
+    async def response_headers(self, status: str = "200", kind: str = "application/json", **more: str) -> Any:
+        values = {":status": status, "content-type": kind, **more}
         return await self.ask(response_headers=ext_proc_pb2.HttpHeaders(headers=header_map(values)))
 
     async def response_body(self, data: bytes, end: bool) -> Any:
         return await self.ask(response_body=ext_proc_pb2.HttpBody(body=data, end_of_stream=end))
+
+    async def response_pieces(self, *pieces: bytes) -> Any:
+        """The pieces of a whole answer in full-duplex: all that comes back, until its end."""
+        for i, piece in enumerate(pieces):
+            body = ext_proc_pb2.HttpBody(body=piece, end_of_stream=i == len(pieces) - 1)
+            await self.call.write(ext_proc_pb2.ProcessingRequest(response_body=body))
+        return await self.to_the_end()
+
+    async def to_the_end(self) -> Any:
+        """What comes until the answer's last piece: the bytes, and the metadata that came with it."""
+        whole = b""
+        while True:
+            response = await self.read()
+            piece = response.response_body.response.body_mutation.streamed_response
+            whole += piece.body
+            if piece.end_of_stream:
+                fields = response.dynamic_metadata.fields["seawall"].struct_value.fields
+                return whole, {name: value.string_value for name, value in fields.items()}
 
     async def done(self) -> grpc.StatusCode:
         """Half-close, as Envoy does at the end of the answer."""

@@ -75,10 +75,11 @@ async def test_a_json_answer(here: Rooms) -> None:
     assert await here.holders() == 1
     answer = await stream.response_headers()
     assert answer.mode_override.response_body_mode == MODE.FULL_DUPLEX_STREAMED
-    whole = b'{"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}'
-    for piece, end in ((whole[:20], False), (whole[20:], True)):
-        back = (await stream.response_body(piece, end)).response_body.response.body_mutation.streamed_response
-        assert (back.body, back.end_of_stream) == (piece, end)
+    assert set_headers(answer.response_headers.response.header_mutation) == {"x-seawall-changed": "max_tokens"}
+    whole = b'{"model": "inside", "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}'
+    sent_on, metadata = await stream.response_pieces(whole[:20], whole[20:])
+    assert sent_on == whole.replace(b"inside", b"m")
+    assert metadata == {"input_tokens": "11", "output_tokens": "7"}
     assert await stream.done() is grpc.StatusCode.OK
     await freed(here)
     assert here.counted("seawall_tokens_total", "input") == 11
@@ -87,19 +88,67 @@ async def test_a_json_answer(here: Rooms) -> None:
 
 
 async def test_a_stream_of_events(here: Rooms) -> None:
-    """Events cut anywhere pass as they are, each piece answered; usage is read from the last."""
+    """Events cut anywhere pass but for the model's name; usage is read from the last."""
     stream = await to_the_engine(here, "r1")
     await stream.response_headers(kind="text/event-stream; charset=utf-8")
-    usage = b'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
+    usage = b'data: {"choices": [], "model": "inside", "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
     whole = b'data: {"choices": [{"delta": {"content": "\xe4\xbd\xa0"}}]}\n\n' * 3 + usage + b"data: [DONE]\n\n"
-    pieces = [whole[at : at + 7] for at in range(0, len(whole), 7)]
-    for n, piece in enumerate(pieces):
-        end = n == len(pieces) - 1
-        back = (await stream.response_body(piece, end)).response_body.response.body_mutation.streamed_response
-        assert (back.body, back.end_of_stream) == (piece, end)
+    sent_on, _ = await stream.response_pieces(*(whole[at : at + 7] for at in range(0, len(whole), 7)))
+    assert sent_on == whole.replace(b"inside", b"m")
     assert await stream.done() is grpc.StatusCode.OK
     await freed(here)
     assert here.counted("seawall_tokens_total", "output") == 2
+
+
+async def test_a_silent_stream_is_ended_when_its_time_is_over() -> None:
+    """A cap on time needs no piece of the engine to come: what is there is ended as the protocol ends it."""
+    policy = POLICY.replace("output: {max_tokens: 100}", "output: {max_time: 1s}")
+    async with rooms(policy) as here:
+        stream = await to_the_engine(here, "r1")
+        await stream.response_headers(kind="text/event-stream")
+        first = b'data: {"id": "c1", "model": "inside", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+        body = ext_proc_pb2.HttpBody(body=first)
+        await stream.call.write(ext_proc_pb2.ProcessingRequest(response_body=body))
+        sent_on, metadata = await stream.to_the_end()
+        assert sent_on.startswith(first.replace(b"inside", b"m"))
+        assert b'"finish_reason":"length"' in sent_on
+        assert sent_on.endswith(b"data: [DONE]\n\n")
+        assert metadata["truncated"] == "time"
+        assert await stream.done() is grpc.StatusCode.OK
+        await freed(here)
+        assert here.counted("seawall_truncated_total", "default", "time") == 1
+
+
+async def test_what_is_counted_of_tokens(here: Rooms) -> None:
+    """Parts are told apart from totals, our own count from the engine's, and what nobody can read is told as that."""
+    stream = await to_the_engine(here, "r1")
+    await stream.response_headers()
+    parts = b'"prompt_tokens_details": {"cached_tokens": 6}, "completion_tokens_details": {"reasoning_tokens": 4}'
+    usage = b'{"prompt_tokens": 11, "completion_tokens": 7, %b}' % parts
+    _, metadata = await stream.response_pieces(b'{"choices": [], "usage": %b}' % usage)
+    assert (metadata["cached_tokens"], metadata["reasoning_tokens"]) == ("6", "4")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    stream = await to_the_engine(here, "r2")
+    await stream.response_headers()
+    _, metadata = await stream.response_pieces(b'{"choices": [{"message": {"content": "one two"}}]}')
+    assert (metadata["output_tokens"], metadata["estimated"]) == ("2", "true")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    stream = await to_the_engine(here, "r3")
+    unread = await stream.response_headers(**{"content-encoding": "br"})
+    assert not unread.HasField("mode_override")
+    assert await stream.done() is grpc.StatusCode.OK
+    await freed(here)
+    for name, label, number in (
+        ("tokens", "output", 7),
+        ("tokens_part", "cached", 6),
+        ("tokens_part", "reasoning", 4),
+        ("tokens_estimated", "output", 2),
+        ("unread_answers", "default", 1),
+        ("usage_unknown", "default", 1),
+    ):
+        assert here.counted(f"seawall_{name}_total", label) == number, name
 
 
 @pytest.mark.parametrize(

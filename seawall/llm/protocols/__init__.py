@@ -1,46 +1,30 @@
-"""The APIs that the gate reads: which path is which, whose envelope it speaks, and which fields cap its output."""
+"""The APIs that the gate reads: which path is which, whose envelope it speaks, and which module knows its details."""
 
-from dataclasses import dataclass
-from enum import StrEnum
 from urllib.parse import unquote
 
+from seawall.llm.protocols.chat import CHAT
+from seawall.llm.protocols.completions import COMPLETIONS
+from seawall.llm.protocols.contract import Endpoint, Family
+from seawall.llm.protocols.embeddings import EMBEDDINGS
+from seawall.llm.protocols.messages import COUNT_TOKENS, MESSAGES
+from seawall.llm.protocols.responses import RESPONSES
 
-class Family(StrEnum):
-    """Whose error envelope a path speaks."""
+__all__ = [
+    "CHAT",
+    "COMPLETIONS",
+    "COUNT_TOKENS",
+    "EMBEDDINGS",
+    "MESSAGES",
+    "MODELS",
+    "RESPONSES",
+    "Endpoint",
+    "Family",
+    "endpoint_of",
+    "family_of",
+    "plain_path",
+]
 
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One API.
-
-    `generates`: it takes a body and a slot. `cap_fields` hold the client's cap on output tokens, the one that wins
-    first; a cap of ours is written into those that the client used, else into `cap_default`, the one that every engine
-    knows. `required` must be there; `prompt_fields` are checked for their type where they are there.
-    """
-
-    name: str
-    family: Family
-    generates: bool
-    cap_fields: tuple[str, ...] = ()
-    cap_default: str | None = None
-    prompt_fields: tuple[str, ...] = ()
-    required: tuple[str, ...] = ()
-
-
-_OPENAI, _ANTHROPIC = Family.OPENAI, Family.ANTHROPIC
-
-CHAT = Endpoint(
-    "chat", _OPENAI, True, ("max_completion_tokens", "max_tokens"), "max_tokens", ("messages",), ("messages",)
-)
-COMPLETIONS = Endpoint("completions", _OPENAI, True, ("max_tokens",), "max_tokens", ("prompt",))
-RESPONSES = Endpoint("responses", _OPENAI, True, ("max_output_tokens",), "max_output_tokens", ("input",))
-EMBEDDINGS = Endpoint("embeddings", _OPENAI, True, (), None, ("input",))
-MESSAGES = Endpoint("messages", _ANTHROPIC, True, ("max_tokens",), "max_tokens", ("messages",), ("messages",))
-COUNT_TOKENS = Endpoint("count_tokens", _ANTHROPIC, False)
-MODELS = Endpoint("models", _OPENAI, False)
+MODELS = Endpoint("models", Family.OPENAI, False)
 
 _PATHS = {
     "/v1/chat/completions": CHAT,
@@ -51,6 +35,13 @@ _PATHS = {
     "/v1/messages/count_tokens": COUNT_TOKENS,
     "/v1/models": MODELS,
 }
+
+ANTHROPIC_ROOTS = tuple(
+    path for path, endpoint in _PATHS.items() if endpoint.family is Family.ANTHROPIC and endpoint.generates
+)
+"""Paths that speak Anthropic's envelope, with all that is below them; every other path speaks OpenAI's."""
+
+_BELOW_ANTHROPIC = tuple(f"{root}/" for root in ANTHROPIC_ROOTS)
 
 
 def plain_path(path: str) -> str:
@@ -71,4 +62,4 @@ def endpoint_of(path: str) -> Endpoint | None:
 def family_of(path: str) -> Family:
     """Whose error envelope a path speaks, known or not."""
     bare = plain_path(path)
-    return _ANTHROPIC if bare == "/v1/messages" or bare.startswith("/v1/messages/") else _OPENAI
+    return Family.ANTHROPIC if bare in ANTHROPIC_ROOTS or bare.startswith(_BELOW_ANTHROPIC) else Family.OPENAI

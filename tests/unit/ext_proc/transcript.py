@@ -2,7 +2,7 @@
 
 Events: `METHOD path header=value … [end|chunked]` · `body TEXT` · `body of N bytes` · `part TEXT` ·
 `slot granted|refused` · `answer STATUS [content-type] header=value … [end]` · `piece TEXT` · `last TEXT` ·
-`trailers` · `request trailers` · `close`.
+`trailers` · `request trailers` · `alarm` · `close`.
 A request with a body tells its length, 50 unless written otherwise, or is `chunked`.
 Two characters `\\n` in a TEXT are a line end. Commands are told in the same words.
 """
@@ -45,6 +45,8 @@ def tell(exchange: Exchange, event: str, metadata: Mapping[str, str]) -> list[ev
             return exchange.response_headers(ev.ResponseHeaders(headers, end))
         case "piece" | "last":
             return exchange.response_body(ev.ResponseBody(rest.replace("\\n", "\n").encode(), word == "last"))
+        case "alarm":
+            return exchange.alarm()
         case "trailers":
             return exchange.trailers(True)
         case "request":
@@ -67,10 +69,14 @@ def shown(command: ev.Command) -> str:
         case ev.PassBody(body, headers, removed):
             text = [] if body is None else [body.decode()]
             return " ".join(["pass the body", *text, *sorted_headers(headers), *(f"-{name}" for name in removed)])
-        case ev.PassResponseHeaders(stream_body):
-            return "pass the answer, read it" if stream_body else "pass the answer"
-        case ev.PassPiece(body, end):
-            return f"{'last' if end else 'piece'} {body.decode()}".replace("\n", "\\n")
+        case ev.PassResponseHeaders(stream_body, headers, removed):
+            words = ["pass the answer, read it" if stream_body else "pass the answer"]
+            return " ".join([*words, *sorted_headers(headers), *(f"-{name}" for name in removed)])
+        case ev.PassPiece(body, end, metadata):
+            told = f" [{' '.join(sorted_headers(metadata))}]" if metadata else ""
+            return f"{'last' if end else 'piece'} {body.decode()}".replace("\n", "\\n") + told
+        case ev.Alarm(after):
+            return f"alarm in {after:g} s"
         case ev.PassTrailers(response):
             return "trailers" if response else "request trailers"
         case ev.Refuse(answer, details):
@@ -87,11 +93,16 @@ def shown(command: ev.Command) -> str:
             numbers = {
                 "model": record.model,
                 "pool": record.pool,
-                "input": record.input_tokens,
-                "output": record.output_tokens,
+                "input": record.usage and record.usage.input_tokens,
+                "output": record.usage and record.usage.output_tokens,
+                "cached": record.usage and record.usage.cached_tokens,
+                "reasoning": record.usage and record.usage.reasoning_tokens,
+                "truncated": record.truncated,
             }
             words = ["record", record.reason.value, record.tenant, record.class_]
             words += [f"{name}={value}" for name, value in numbers.items() if value not in {"", None}]
+            words += ["estimated"] if record.usage and record.usage.estimated else []
+            words += ["unread"] if record.unread else []
             return " ".join(word for word in words if word)
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seawall.decision import Reason, Refusal
-from seawall.llm.errors import ErrorAnswer, answer, status_of
-from seawall.llm.protocols import Family
+from seawall.llm.errors import ErrorAnswer, answer, status_of, stream_error
+from seawall.llm.protocols import CHAT, MESSAGES, RESPONSES, Family
 
 TABLE: dict[Reason, list[Any]] = {
     Reason(reason): row
@@ -144,3 +144,55 @@ def test_half_a_surrogate_pair() -> None:
     error = answer(Refusal(Reason.MODEL, "The model '\ud83d' …", "\udc00"), Family.OPENAI)
     assert b"'\\ud83d' \xe2\x80\xa6" in error.body
     assert json.loads(error.body)["error"]["param"] == "\udc00"
+
+
+STREAMED = Refusal(Reason.CONTENT_BLOCKED, "No 'such' words – please.", "messages")
+
+
+def test_an_error_in_a_stream_openai() -> None:
+    """OpenAI's client raises what a stream of chunks says, with its code; the stream has its end."""
+    events = stream_error(STREAMED, CHAT)
+    assert events.endswith(b"data: [DONE]\n\n")
+    client = openai.OpenAI(api_key="k", base_url="http://gate/v1", max_retries=0, http_client=streaming(events))
+    with client, pytest.raises(openai.APIError) as raised:
+        list(client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True))
+    assert (raised.value.code, raised.value.type, raised.value.param) == (
+        "content_blocked",
+        "permission_error",
+        "messages",
+    )
+
+
+def test_an_error_in_a_stream_anthropic() -> None:
+    """Anthropic's client raises its own."""
+    events = stream_error(STREAMED, MESSAGES, "rid-1")
+    client = anthropic.Anthropic(api_key="k", base_url="http://gate", max_retries=0, http_client=streaming(events))
+    say: Any = [{"role": "user", "content": "x"}]
+    with client, pytest.raises(anthropic.APIStatusError) as raised:
+        list(client.messages.create(model="m", max_tokens=1, messages=say, stream=True))
+    assert raised.value.type == "permission_error"
+
+
+def test_an_error_in_a_stream_of_responses() -> None:
+    """OpenAI's client gives it to the caller as an event, in its place."""
+    events = stream_error(STREAMED, RESPONSES, sequence=7)
+    client = openai.OpenAI(api_key="k", base_url="http://gate/v1", max_retries=0, http_client=streaming(events))
+    with client:
+        [event] = client.responses.create(model="m", input="x", stream=True)
+    assert event.type == "error"
+    assert (event.code, event.param, event.sequence_number) == ("content_blocked", "messages", 7)
+
+
+def streaming(events: bytes) -> httpx2.Client:
+    """HTTP client that gets these events to whatever it asks."""
+
+    def handle(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=events)
+
+    return httpx2.Client(transport=httpx2.MockTransport(handle))
+
+
+def test_anthropics_header_of_the_request() -> None:
+    """Anthropic's clients show `request-id`; OpenAI's show Envoy's x-request-id."""
+    assert dict(answer(STREAMED, Family.ANTHROPIC, "rid-1").headers)["request-id"] == "rid-1"
+    assert "request-id" not in dict(answer(STREAMED, Family.OPENAI, "rid-1").headers)

@@ -1,6 +1,7 @@
 """Reading a body as nobody else could read it differently, and changing it without touching the rest."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seawall.decision import Reason, Refusal
-from seawall.llm.json_body import JsonObject, parse_object
+from seawall.llm.json_body import REMOVED, JsonObject, parse_object
+from seawall.llm.spans import Member, members
+from seawall.llm.strict_json import read_strictly
 
 CASES = yaml.safe_load((Path(__file__).parents[2] / "cases" / "llm" / "bodies.yaml").read_text())
 
@@ -26,6 +29,11 @@ def written(body: str | list[Any]) -> bytes:
         else:
             whole += part["repeat"].encode() * part["times"]
     return whole
+
+
+def changed(body: bytes, changes: dict[str, object]) -> bytes:
+    """A body with top-level members set."""
+    return parsed(body).changed({(name,): value for name, value in changes.items()})
 
 
 def parsed(body: bytes) -> JsonObject:
@@ -50,8 +58,8 @@ def test_accepted(case: dict[str, Any]) -> None:
     """What is JSON and can be read in one way only is read as Python's parser reads it, and written as it came."""
     body = written(case["body"])
     found = parsed(body)
-    assert {name: member.value for name, member in found.members.items()} == json.loads(body)
-    assert found.replaced({}) == body
+    assert found.value == json.loads(body)
+    assert found.changed({}) == body
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_accepted(case: dict[str, Any]) -> None:
 )
 def test_replaced(body: str, changes: dict[str, object], expected: str) -> None:
     """A change writes the value in its place, an addition the member before the last brace."""
-    assert parsed(body.encode()).replaced(changes) == expected.encode()
+    assert changed(body.encode(), changes) == expected.encode()
 
 
 def test_null_is_absent() -> None:
@@ -94,25 +102,31 @@ def test_only_the_change_differs(value: dict[str, Any], changes: dict[str, Any],
     """Any object is read as it was meant; a change is there when read back, and every other byte is as it was."""
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     body = parsed(text.encode())
-    assert {name: member.value for name, member in body.members.items()} == value
-    after = body.replaced(changes)
+    assert body.value == value
+    after = changed(body.data, changes)
     assert json.loads(after) == {**value, **changes}
     assert list(json.loads(after)) == list({**value, **changes})
     before, now = stretches(body), stretches(parsed(after))
     for name, (gap, text) in before.items():
         assert now[name][0] == gap
         assert name in changes or now[name][1] == text
-    end = body.text.rindex("}")
-    assert after.decode().endswith(body.text[end:])
+    assert after.endswith(body.data[body.data.rindex(b"}") :])
     if not changes.keys() - value.keys():
-        assert after.decode().endswith(body.text[max([m.end for m in body.members.values()], default=0) :])
+        assert after.endswith(body.data[max([m.end for m in spans(body)], default=0) :])
 
 
-def stretches(body: JsonObject) -> dict[str, tuple[str, str]]:
-    """For each member the text from the member before to its value, and the text of its value."""
+def spans(body: JsonObject) -> Iterable[Member]:
+    """Where the members of a body stand."""
+    found = members(body.data)
+    assert found is not None
+    return found.values()
+
+
+def stretches(body: JsonObject) -> dict[str, tuple[bytes, bytes]]:
+    """For each member the bytes from the member before to its value, and the bytes of its value."""
     found, at = {}, 0
-    for name, member in body.members.items():
-        found[name] = (body.text[at : member.start], body.text[member.start : member.end])
+    for name, member in zip(body.value, spans(body), strict=True):
+        found[name] = (body.data[at : member.start], body.data[member.start : member.end])
         at = member.end
     return found
 
@@ -124,6 +138,50 @@ def test_never_raises(body: bytes) -> None:
     """Any bytes are read or refused, and what is read the lenient parser reads alike."""
     found = parse_object(body)
     if isinstance(found, JsonObject):
-        assert {name: member.value for name, member in found.members.items()} == json.loads(body)
+        assert found.value == json.loads(body)
     else:
         assert found.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize("case", CASES["accepted"] + CASES["refused"], ids=lambda case: case["name"])
+def test_the_short_way_decides_alike(case: dict[str, Any]) -> None:
+    """What the fast reader takes, the slow one takes with the same value; all else is the slow one's word."""
+    body = written(case["body"])
+    fast, slow = parse_object(body), read_strictly(body)
+    assert (fast.value if isinstance(fast, JsonObject) else fast) == slow
+
+
+@given(
+    st.recursive(
+        st.sampled_from(['"a:b"', '"\\u003a"', '"\\u003A\\""', "1", "null", '"{["']),
+        lambda inner: (
+            st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+            | st.lists(
+                st.tuples(st.sampled_from(['"a"', '"\\u0061"', '":"', '"\\u003a"', '"b :"']), inner), max_size=3
+            ).map(lambda pairs: "{" + ", ".join(f"{k} : {v}" for k, v in pairs) + "}")
+        ),
+        max_leaves=8,
+    )
+)
+@settings(max_examples=300)
+def test_no_name_given_twice_is_missed(text: str) -> None:
+    """However names and texts are spelled, a name that is given twice is found at any depth."""
+    body = f'{{"x": {text}}}'.encode()
+    found = parse_object(body)
+    assert isinstance(found, Refusal) == isinstance(read_strictly(body), Refusal)
+
+
+def test_removed() -> None:
+    """A member is taken out with one comma, whichever it is, and an object may lose them all."""
+    body = parsed(b'{ "a": 1 , "b" :2,"c": {"d": 3, "e": 4} }')
+    for changes, expected in (
+        ({("a",): REMOVED}, b'{ "b" :2,"c": {"d": 3, "e": 4} }'),
+        ({("b",): REMOVED}, b'{ "a": 1,"c": {"d": 3, "e": 4} }'),
+        ({("c",): REMOVED, ("b",): REMOVED}, b'{ "a": 1 }'),
+        ({("a",): REMOVED, ("b",): REMOVED}, b'{ "c": {"d": 3, "e": 4} }'),
+        ({("a",): REMOVED, ("b",): REMOVED, ("c",): REMOVED}, b"{  }"),
+        ({("a",): REMOVED, ("b",): REMOVED, ("c",): REMOVED, ("f",): 5}, b'{  "f":5}'),
+        ({("c", "d"): REMOVED, ("c", "f"): 5, ("b",): 7}, b'{ "a": 1 , "b" :7,"c": {"e": 4,"f":5} }'),
+    ):
+        assert body.changed(changes) == expected
+        json.loads(expected)

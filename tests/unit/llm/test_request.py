@@ -8,6 +8,7 @@ import pytest
 from seawall.decision import Reason, Refusal
 from seawall.llm.protocols import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, Endpoint
 from seawall.llm.request import LlmRequest, read_request
+from seawall.llm.rewrites import Actions, Rewritten, rewrite
 
 SMALLEST: dict[str, tuple[Endpoint, str]] = {
     "chat": (CHAT, '"messages": [{}]'),
@@ -51,6 +52,13 @@ def read(endpoint: Endpoint, body: str) -> LlmRequest:
     request = read_request(endpoint, body.encode())
     assert isinstance(request, LlmRequest), request
     return request
+
+
+def rewritten(request: LlmRequest, *, model: str, cap: int | None) -> bytes | None:
+    """Body after the two changes that every policy makes."""
+    found = rewrite(request, Actions(model, cap))
+    assert isinstance(found, Rewritten)
+    return found.body
 
 
 def chat(more: str) -> LlmRequest:
@@ -194,7 +202,7 @@ def test_output_cap(more: str, cap: int | None) -> None:
 )
 def test_chat_cap(more: str, cap: int | None, expected: str | None) -> None:
     """Every cap that the client gave is held down; without any the field that each engine knows is set."""
-    body = chat(more).rewritten(model="m", cap=cap)
+    body = rewritten(chat(more), model="m", cap=cap)
     whole = None if expected is None else f'{{"model": "m", "messages": [{{}}], {expected}}}'
     assert (body and body.decode()) == whole
 
@@ -205,15 +213,15 @@ def test_chat_cap(more: str, cap: int | None, expected: str | None) -> None:
 def test_cap_of_other_apis(name: str, field: str) -> None:
     """Each API has its own field for the cap."""
     endpoint, prompt = SMALLEST[name]
-    assert read(endpoint, f"{{{prompt}}}").rewritten(model="", cap=7) == f'{{{prompt},"{field}":7}}'.encode()
-    assert read(endpoint, f'{{{prompt}, "{field}": 8}}').rewritten(model="", cap=7) == (
+    assert rewritten(read(endpoint, f"{{{prompt}}}"), model="", cap=7) == f'{{{prompt},"{field}":7}}'.encode()
+    assert rewritten(read(endpoint, f'{{{prompt}, "{field}": 8}}'), model="", cap=7) == (
         f'{{{prompt}, "{field}": 7}}'.encode()
     )
 
 
 def test_embeddings_have_no_cap() -> None:
     """Where nothing is generated nothing is capped."""
-    assert read(EMBEDDINGS, '{"input": "x", "max_tokens": 9}').rewritten(model="", cap=1) is None
+    assert rewritten(read(EMBEDDINGS, '{"input": "x", "max_tokens": 9}'), model="", cap=1) is None
 
 
 @pytest.mark.parametrize(
@@ -227,7 +235,7 @@ def test_embeddings_have_no_cap() -> None:
 )
 def test_model_is_renamed(body: str, expected: str | None) -> None:
     """The engine's own name of the model takes the place of the client's."""
-    changed = read(CHAT, body).rewritten(model="org/b", cap=None)
+    changed = rewritten(read(CHAT, body), model="org/b", cap=None)
     assert (changed and changed.decode()) == expected
 
 
@@ -238,13 +246,33 @@ def test_the_rest_survives() -> None:
         '  "messages": [{"role": "user", "content": "caf\\u00e9 \\ud83d ✓ max_tokens"}],\t"max_tokens" : 9999,'
         ' "alpha": {"max_tokens": 9999}, "logit_bias": {"50256": -1e2}, "e": 1E400 }'
     )
-    changed = read(CHAT, body).rewritten(model="", cap=100)
+    changed = rewritten(read(CHAT, body), model="", cap=100)
     assert changed == body.replace('"max_tokens" : 9999', '"max_tokens" : 100').encode()
     assert list(json.loads(changed)) == list(json.loads(body))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        '"\\"max_tokens": 1, "max_tokens": 9999',
+        '"x": {"max_tokens": 1}, "max_tokens": 9999',
+        '"x": "\\"max_tokens\\":1", "max_tokens": 9999',
+        '"x": {"max_tokens":1}, "max\\u005ftokens":9999',
+        '"max_tokens" : 9999, "x": {"max_tokens":1}',
+    ],
+)
+def test_no_spelling_gets_around_the_cap(more: str) -> None:
+    """What looks like the field and is none stays, and the field itself is lowered."""
+    for body in (more, more.replace('": ', '":')):
+        changed = json.loads(rewritten(chat(body), model="m", cap=10) or b"")
+        assert changed["max_tokens"] == 10
+        assert {name: value for name, value in changed.items() if name not in {"max_tokens", "model", "messages"}} == {
+            name: value for name, value in json.loads(f"{{{body}}}").items() if name != "max_tokens"
+        }
+
+
 def test_cap_is_what_the_engine_reads() -> None:
     """Whatever the spelling of the field, the engine reads the cap of the gate, once."""
-    changed = chat('"max\\u005ftokens": 11').rewritten(model="m", cap=10)
+    changed = rewritten(chat('"max\\u005ftokens": 11'), model="m", cap=10)
     pairs: list[Any] = json.loads(changed or b"", object_pairs_hook=list)
     assert [value for name, value in pairs if name == "max_tokens"] == [10]

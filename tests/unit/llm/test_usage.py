@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seawall.llm.answer import Plan
+from seawall.llm.protocols import CHAT
+from seawall.llm.protocols.contract import Origin
+from seawall.llm.stream_answer import StreamAnswer
 from seawall.llm.usage import MAX_TOKENS, UsageReader
+
+PLAN = Plan(CHAT, Origin("id", "m"))
 
 
 def sse(*events: str | dict[str, Any]) -> bytes:
@@ -185,7 +191,7 @@ STREAMS: dict[str, tuple[bytes, int | None, int | None, bool, bool]] = {
     "Anthropic, error": (
         named(start(input_tokens=10, output_tokens=1), {"type": "error", "error": {"type": "overloaded_error"}}),
         10,
-        1,
+        None,
         False,
         True,
     ),
@@ -231,11 +237,11 @@ def state(reader: UsageReader) -> tuple[int | None, int | None, bool, bool]:
 
 def read(stream: bytes, cuts: list[int]) -> tuple[int | None, int | None, bool, bool]:
     """What is known of a stream that comes in pieces."""
-    reader = UsageReader()
+    answer = StreamAnswer(PLAN)
     for a, b in pairwise([0, *sorted(cuts), len(stream)]):
-        reader.stream_piece(stream[a:b])
-    reader.stream_end()
-    return state(reader)
+        assert answer.piece(stream[a:b]) == stream[a:b]
+    assert answer.finish() == b""
+    return state(answer.reader)
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -256,9 +262,9 @@ def test_any_cut(name: str, cuts: list[float]) -> None:
 
 def test_usage_is_known_before_the_end() -> None:
     """Usage and the protocol's end count when they are seen: clients leave at `[DONE]`."""
-    reader = UsageReader()
-    reader.stream_piece(sse({"choices": [], "usage": counted(9, 2)}, "[DONE]"))
-    assert state(reader) == (9, 2, True, False)
+    answer = StreamAnswer(PLAN)
+    answer.piece(sse({"choices": [], "usage": counted(9, 2)}, "[DONE]"))
+    assert state(answer.reader) == (9, 2, True, False)
 
 
 ANSWERS: dict[str, tuple[bytes, int | None, int | None, bool]] = {
@@ -326,7 +332,7 @@ def test_whole_answer(name: str) -> None:
 def test_usage_of_wrong_type(usage: str) -> None:
     """What is no count is not known, and hides neither the error nor what else was told."""
     reader = UsageReader()
-    reader.whole_answer(f'{{"usage": {usage}, "message": {{"usage": {{"output_tokens": 4}}}}, "error": "x"}}'.encode())
+    reader.whole_answer(f'{{"usage": {usage}, "response": {{"usage": {{"output_tokens": 4}}}}, "error": "x"}}'.encode())
     if "9" * 5000 in usage or "1e" in usage:
         # msgspec reads no number out of its range, Python's parser none of 5,000 digits.
         assert reader.input_tokens is None
@@ -345,11 +351,12 @@ def test_wrong_number_beside_a_right_one() -> None:
 
 def test_too_large_an_event() -> None:
     """Past an event that is too large nothing is judged, and what was known stays."""
-    reader = UsageReader()
-    reader.stream_piece(sse(delta("a", counted(9, 1))) + b"data: " + b"x" * 2**20)
-    reader.stream_piece(b"\n\n" + sse(delta("a", counted(9, 2)), "[DONE]"))
-    reader.stream_end()
-    assert state(reader) == (9, 1, False, False)
+    answer = StreamAnswer(PLAN)
+    answer.piece(sse(delta("a", counted(9, 1))) + b"data: " + b"x" * 2**20)
+    answer.piece(b"\n\n" + sse(delta("a", counted(9, 2)), "[DONE]"))
+    answer.finish()
+    assert state(answer.reader) == (9, 1, False, False)
+    assert answer.unread
 
 
 @given(
@@ -360,8 +367,8 @@ def test_too_large_an_event() -> None:
 @settings(max_examples=150)
 def test_never_raises(chunks: list[bytes]) -> None:
     """Whatever an engine sends is read or passed over."""
-    reader = UsageReader()
+    answer = StreamAnswer(PLAN)
     for chunk in chunks:
-        reader.stream_piece(chunk)
+        answer.piece(chunk)
         UsageReader().whole_answer(chunk)
-    reader.stream_end()
+    answer.finish()
