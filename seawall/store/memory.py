@@ -1,9 +1,8 @@
 """The whole store in one process: for one worker, for tests, and as the definition of what the scripts do in Redis."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, Generic, TypeVar
 
 from seawall.admission.holders import ASSERT, GRANTED, Asker, Holders
 from seawall.limits.charge import Demand, Outcome
@@ -38,11 +37,11 @@ class MemoryStore(MemoryControl):
 
     def charge(self, charges: Sequence[Charge]) -> Awaitable[Sequence[int]]:
         """See DataPath. Counts stop at 2^53 - 1."""
-        return _answer(self._shared.counters.charge(charges, self._clock()))
+        return _Answer(self._shared.counters.charge(charges, self._clock()))
 
     def charge_all(self, demands: Sequence[Demand], *, stop: bool = False) -> Awaitable[Sequence[Outcome]]:
         """See DataPath."""
-        return _answer(self._shared.ledger.charge_all(demands, self._clock(), stop=stop))
+        return _Answer(self._shared.ledger.charge_all(demands, self._clock(), stop=stop))
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:
         """See DataPath."""
@@ -50,7 +49,7 @@ class MemoryStore(MemoryControl):
         what, holders, self._lives[pool] = self._pool(pool).acquire(rid, self._asker(pool), limit, now, expires)
         if what == ASSERT:
             self._told()
-        return _answer(Slot(what == GRANTED, holders, what < 0))
+        return _Answer(Slot(what == GRANTED, holders, what < 0))
 
     def release(self, pool: str, rid: str) -> None:
         """See DataPath."""
@@ -61,7 +60,7 @@ class MemoryStore(MemoryControl):
         now, expires = self._lease(lease)
         answer = self._pool(pool).renew(rids, self._asker(pool), now, expires, asked)
         holders, added, paused, self._lives[pool] = answer
-        return _answer(Renewed(holders, added, paused))
+        return _Answer(Renewed(holders, added, paused))
 
     def when_lost(self, told: Callable[[], None]) -> None:
         """See DataPath."""
@@ -85,7 +84,14 @@ class MemoryStore(MemoryControl):
         return now, now + int(lease * 1000)
 
 
-def _answer(value: T) -> "asyncio.Future[T]":
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    future.set_result(value)
-    return future
+class _Answer(Generic[T]):
+    """An answer that is there already: no future is made of it, and no loop asked for."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T):
+        self._value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()
+        return self._value
