@@ -5,11 +5,9 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from ratelimit.go_values import boolean
+from ratelimit.xds_environment import xds_flags
 from seawall.serve.settings import SettingError
-
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-"""What Go's strconv.ParseBool reads; anything else ends the Go service at start, and ours with a reason."""
 
 
 def flags(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -21,9 +19,10 @@ def flags(environ: Mapping[str, str]) -> dict[str, Any]:
     if "RUNTIME_ROOT" in environ:
         root = PurePath(environ["RUNTIME_ROOT"]) / environ.get("RUNTIME_SUBDIRECTORY", "")
         found["limit_files"] = str(root / environ.get("RUNTIME_APPDIRECTORY", "config"))
-        found["ignore_dot_files"] = _boolean(environ, "RUNTIME_IGNOREDOTFILES", False)
+        found["ignore_dot_files"] = boolean(environ, "RUNTIME_IGNOREDOTFILES", False)
         # Whether the root or the folder is watched makes no difference here: what lies there now is what counts.
-        _boolean(environ, "RUNTIME_WATCH_ROOT", True)
+        boolean(environ, "RUNTIME_WATCH_ROOT", True)
+    found |= xds_flags(environ)
     if found or "GRPC_PORT" in environ or "GRPC_UDS" in environ:
         uds = environ.get("GRPC_UDS")
         found["listen"] = f"unix:{uds}" if uds else _address(environ, "GRPC_HOST", "0.0.0.0", "GRPC_PORT", "8081")
@@ -33,15 +32,6 @@ def flags(environ: Mapping[str, str]) -> dict[str, Any]:
     if not environ.get("SEAWALL_STORE") and environ.get("REDIS_URL"):
         found["store"] = _redis(environ)
     return found
-
-
-def _boolean(environ: Mapping[str, str], name: str, default: bool) -> bool:
-    text = environ.get(name, "")
-    if not text:
-        return default
-    if text not in _TRUE | _FALSE:
-        raise SettingError(f"{name}: '{text[:40]}' is not allowed: true, false, 1, 0, t, f")
-    return text in _TRUE
 
 
 def _address(environ: Mapping[str, str], host: str, host_default: str, port: str, port_default: str) -> str:
@@ -97,11 +87,11 @@ def _auth(text: str) -> tuple[str, str]:
 
 def _tls(environ: Mapping[str, str]) -> tuple[bool, list[tuple[str, str]]]:
     """Say whether TLS is spoken, and the parameters of the store's URL for it."""
-    secure = _boolean(environ, "REDIS_TLS", False)
+    secure = boolean(environ, "REDIS_TLS", False)
     query = [
         ("ca", environ.get("REDIS_TLS_CACERT", "")),
         ("cert", environ.get("REDIS_TLS_CLIENT_CERT", "")),
         ("key", environ.get("REDIS_TLS_CLIENT_KEY", "")),
-        ("verify", "chain" if _boolean(environ, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", False) else ""),
+        ("verify", "chain" if boolean(environ, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", False) else ""),
     ]
     return secure, query if secure else []

@@ -68,7 +68,7 @@ def supervise(settings: Settings) -> int:
     """Check the policy file, then run the supervisor; the exit status. Raises Failure."""
     if settings.policy_file is not None:
         compiled(settings)
-    elif settings.store == "memory" and settings.limit_files is None:
+    elif settings.store == "memory" and not settings.without_policy:
         raise Failure("with the store 'memory' a policy file is needed: --policy FILE or SEAWALL_POLICY")
     try:
         certificates(settings)

@@ -10,7 +10,7 @@ import re2
 
 from seawall.policy import notation
 from seawall.policy.document import DEFAULT_CLASSES
-from seawall.policy.mistake import Mistake, Path, listing, nearest, path_text, shown
+from seawall.policy.mistake import Mistake, Path, listing, nearest, path_text, shown, spot
 from seawall.policy.tree import Items, Leaf, Node, Pairs, find, place, select
 
 DENY = "deny"
@@ -163,7 +163,7 @@ class Checks:
     def spot(self, path: Path, *, key: bool = False) -> str:
         """Name a place: its path, file, line and column."""
         line, column = place(self.root, path, key=key)
-        return f"{path_text(path)} ({self.file}:{line}:{column})"
+        return f"{path_text(path)} ({spot(self.file, line, column)})"
 
     def mistake(
         self, path: Path, message: str, allowed: Sequence[str] = (), text: str | None = None, *, key: bool = False

@@ -20,7 +20,10 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing to correct. `line` and `column` count from 1; `value` is a bounded rendering, None where not shown."""
+    """One thing to correct. `line` and `column` count from 1; `value` is a bounded rendering, None where not shown.
+
+    Line 0 is of what came as a message and has no lines: its path alone says where.
+    """
 
     file: str
     line: int
@@ -33,7 +36,7 @@ class Mistake:
 
     def __str__(self) -> str:
         """One line: `policy.yaml:12:7: callers.tenants.acme.clas: unknown key; did you mean 'class'? allowed: …`."""
-        where = f"{self.file}:{self.line}:{self.column}: " + (f"{self.path}: " if self.path else "")
+        where = f"{spot(self.file, self.line, self.column)}: " + (f"{self.path}: " if self.path else "")
         what = f"{self.value} {self.message}" if self.value is not None else self.message
         mean = f"did you mean '{self.did_you_mean}'?" if self.did_you_mean else ""
         allowed = f"allowed: {self.allowed}" if self.allowed else ""
@@ -61,6 +64,11 @@ class PolicyError(Exception):
         if self.left_out:
             lines.append(f"and {self.left_out} more")
         return "\n".join(lines)
+
+
+def spot(file: str, line: int, column: int) -> str:
+    """Name a place in a file, or what has no lines."""
+    return f"{file}:{line}:{column}" if line else file
 
 
 def shown(value: str) -> str:

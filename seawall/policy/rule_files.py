@@ -1,18 +1,20 @@
-"""Rule files of envoyproxy/ratelimit: one domain a file, all files together are the configuration."""
+"""Rules of envoyproxy/ratelimit, from files or from a control plane: one domain each, all together the configuration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from seawall.limits.descriptor import Node
 from seawall.policy.checks import Checks
 from seawall.policy.compile import domain_tree
 from seawall.policy.document import Descriptor, LimitDomain
-from seawall.policy.mistake import MISTAKES_SHOWN, Mistake, PolicyError
+from seawall.policy.mistake import MISTAKES_SHOWN, Mistake, PolicyError, shown
 from seawall.policy.reader import read_foreign_tree
 from seawall.policy.rules import Known, domain_mistakes, misplaced
 from seawall.policy.shape import validate
-from seawall.policy.tree import place
+from seawall.policy.tree import Node as TreeNode
+from seawall.policy.tree import of_data, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,51 @@ def compile_rule_files(
     names, so overlapping wildcards win in the same order after every reload. `strict` refuses the keys that are ours. One
     bad file refuses the whole set: raises PolicyError with the mistakes of all files.
     """
-    rules, warnings = _read(files, merge=merge, strict=strict)
-    trees = {domain: domain_tree(descriptors) for domain, descriptors in rules.items()}
-    return RuleSet(MappingProxyType(trees), tuple(warnings))
+    return _set_of(_collected(_read(files), merge=merge, strict=strict))
+
+
+def compile_resources(resources: Iterable[tuple[str, Mapping[str, Any]]], *, merge: bool = False) -> RuleSet:
+    """Compile (name, data) of resources that a control plane sent: the same keys as in a file, by the same rules.
+
+    A mistake is of `resource 'NAME'` and has a path, but no line. Raises PolicyError as `compile_rule_files` does.
+    """
+    parsed = [_Parsed(f"resource {shown(name)}", of_data(data)) for name, data in resources]
+    return _set_of(_collected(parsed, merge=merge, strict=False))
 
 
 def sections_of(files: Iterable[tuple[str, str | bytes]], *, merge: bool) -> list[LimitDomain]:
     """The same files as sections of a policy, one a domain. Raises PolicyError."""
-    rules, _ = _read(files, merge=merge, strict=False)
+    rules, _ = _collected(_read(files), merge=merge, strict=False)
     return [LimitDomain.model_construct(domain=domain, descriptors=tuple(found)) for domain, found in rules.items()]
 
 
-def _read(
-    files: Iterable[tuple[str, str | bytes]], *, merge: bool, strict: bool
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """One file or resource, read; `broken` if not even that was possible."""
+
+    file: str
+    root: TreeNode | None
+    mistakes: Sequence[Mistake] = ()
+    warnings: Sequence[Mistake] = ()
+    broken: bool = False
+
+
+def _read(files: Iterable[tuple[str, str | bytes]]) -> Iterator[_Parsed]:
+    for file, text in files:
+        try:
+            yield _Parsed(file, *read_foreign_tree(text, file))
+        except PolicyError as e:
+            yield _Parsed(file, None, e.mistakes, broken=True)
+
+
+def _set_of(collected: tuple[dict[str, list[Descriptor]], list[Mistake]]) -> RuleSet:
+    rules, warnings = collected
+    trees = {domain: domain_tree(descriptors) for domain, descriptors in rules.items()}
+    return RuleSet(MappingProxyType(trees), tuple(warnings))
+
+
+def _collected(
+    parsed: Iterable[_Parsed], *, merge: bool, strict: bool
 ) -> tuple[dict[str, list[Descriptor]], list[Mistake]]:
     """Rules by domain, and warnings. Raises PolicyError."""
     known: dict[str, Known] = {}
@@ -52,15 +86,14 @@ def _read(
     rules: dict[str, list[Descriptor]] = {}
     mistakes: list[Mistake] = []
     warnings: list[Mistake] = []
-    for file, text in sorted(files, key=lambda f: f[0]):
-        try:
-            root, found, passed = read_foreign_tree(text, file)
-        except PolicyError as e:
-            mistakes += e.mistakes
+    for each in sorted(parsed, key=lambda p: p.file):
+        file, root = each.file, each.root
+        mistakes += each.mistakes
+        if each.broken:
             continue
         checks = Checks(root, file)
         section, shape = validate(LimitDomain, root, file, lenient=True)
-        mistakes += [*found, *shape]
+        mistakes += shape
         domain = section.domain if section is not None else ""
         about = Known()
         if domain in first and not merge:
@@ -72,7 +105,7 @@ def _read(
         elif domain:
             about = known.setdefault(domain, about)
         mistakes += domain_mistakes(checks, root, (), about, strict=strict)
-        warnings += [*passed, *misplaced(checks, root)][:MISTAKES_SHOWN]
+        warnings += [*each.warnings, *misplaced(checks, root)][:MISTAKES_SHOWN]
         if section is not None:
             first.setdefault(domain, file)
             rules.setdefault(domain, []).extend(section.descriptors)

@@ -5,6 +5,7 @@ The tree keeps the *source text* of each scalar and gives it no type: the field 
 matches "007" as it does with envoyproxy/ratelimit's typed decoder.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,35 @@ def plain_data(node: Node | None) -> Any:
         case Pairs():
             return {name: plain_data(value) for name, (_, value) in node.pairs.items()}
     return None
+
+
+def of_data(data: Any) -> Node:
+    """Make a tree of dicts, lists, text, numbers, booleans and None that came as a message: a tree without places.
+
+    Text is quoted, so none of it is ever taken for a number.
+    """
+    match data:
+        case dict():
+            pairs = {str(name): (Leaf(0, 0, text=str(name)), of_data(value)) for name, value in data.items()}
+            return Pairs(0, 0, pairs=pairs)
+        case list() | tuple():
+            return Items(0, 0, items=[of_data(item) for item in data])
+        case bool():
+            return Leaf(0, 0, text=Plain("true" if data else "false"))
+        case int() | float():
+            return Leaf(0, 0, text=Plain(_number(data)))
+        case None:
+            return Leaf(0, 0)
+    return Leaf(0, 0, text=str(data))
+
+
+def _number(number: int | float) -> str:
+    if isinstance(number, int):
+        return str(number)
+    if not math.isfinite(number):
+        return ".nan" if math.isnan(number) else ".inf" if number > 0 else "-.inf"
+    # A protobuf number that is whole is one to everybody who reads it as JSON.
+    return str(int(number)) if number.is_integer() and abs(number) < 2.0**53 else repr(number)
 
 
 def place(root: Node | None, path: Path, *, key: bool = False) -> tuple[int, int]:

@@ -6,12 +6,26 @@ connections that run are not touched, and sessions made under one client CA can'
 
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: what RFC 9113 (appendix A) leaves of it. TLS 1.3 has its own."""
 _Stamp = tuple[int, int, int, int] | None
 """Inode, size and times of a file; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """PEM files: who may have signed the server (None: the system's authorities), and who we are.
+
+    `server_name` is what the server's certificate must name, where that is not the host.
+    """
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    server_name: str | None = None
 
 
 class Certificates:

@@ -100,6 +100,14 @@ class Child:
         """Say whether it has given no answer for too long: one that never gave any may still be starting."""
         return self.silent > (settings.hang_time if self.served else max(settings.hang_time, settings.ready_time))
 
+    def limits(self, number: int, data: bytes) -> None:
+        """Hand over limits that a control plane has sent."""
+        self._line.limits(number, data)
+
+    def took(self, number: int) -> bool:
+        """Whether it has judged the limits of that number, or says nothing at all."""
+        return self.snapshot is None or self.snapshot["limits"] >= number
+
     def leave(self, grace: float) -> None:
         """Tell it that its successor serves; killed if it is still there after the grace."""
         self._line.leave()

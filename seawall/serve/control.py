@@ -1,8 +1,9 @@
 """The line between supervisor and worker: lines over a socket pair that the worker inherits.
 
 The supervisor sends a number, the worker answers [number, snapshot] in JSON; it sends `leave` when a successor has the
-worker's place. The last that a worker says is [0, snapshot], so that nothing is lost of what it counted. The end of the
-line tells a worker that its supervisor is gone.
+worker's place, and `limits NUMBER LENGTH` with as many bytes behind it when a control plane has sent new limits. The
+last that a worker says is [0, snapshot], so that nothing is lost of what it counted. The end of the line tells a worker
+that its supervisor is gone.
 """
 
 import asyncio
@@ -16,19 +17,29 @@ LINE_LIMIT = 16 * 1024 * 1024
 LAST_WORDS = 1.0
 """Seconds in which the line of a worker that has ended must have come to its end too."""
 _LEAVE = b"leave\n"
+_LIMITS = b"limits "
 
 
-async def answer(fd: int, snapshot: Callable[[], dict[str, Any]], leave: Callable[[], None]) -> None:
-    """Worker's half: answer each number with a snapshot, obey `leave`; returns when the supervisor is gone."""
+async def answer(
+    fd: int,
+    snapshot: Callable[[], dict[str, Any]],
+    leave: Callable[[], None],
+    limits: Callable[[int, bytes], None] = lambda _number, _data: None,
+) -> None:
+    """Worker's half: answer numbers with a snapshot, obey `leave`, take `limits`; returns when the supervisor is gone."""
     reader, writer = await asyncio.open_connection(sock=_inherited(fd), limit=LINE_LIMIT)
     try:
         while question := await reader.readline():
             if question == _LEAVE:
                 leave()
                 continue
+            if question.startswith(_LIMITS):
+                number, length = map(int, question.split()[1:])
+                limits(number, await reader.readexactly(length))
+                continue
             writer.write(json.dumps([int(question), snapshot()]).encode() + b"\n")
             await writer.drain()
-    except OSError:
+    except (OSError, asyncio.IncompleteReadError):
         return
     finally:
         with contextlib.suppress(OSError):
@@ -91,6 +102,11 @@ class Line:
         """Tell the worker that its successor serves: it ends its answers and goes."""
         if not self._writer.is_closing():
             self._writer.write(_LEAVE)
+
+    def limits(self, number: int, data: bytes) -> None:
+        """Hand over limits that a control plane has sent."""
+        if not self._writer.is_closing():
+            self._writer.write(b"%b%d %d\n%b" % (_LIMITS, number, len(data), data))
 
     def close(self) -> None:
         """Close our end: the worker takes us for dead."""

@@ -24,6 +24,8 @@ from seawall.serve.key_ring import KeyRing
 from seawall.serve.policy_text import read_policy
 from seawall.serve.rule_directory import RuleDirectory, Signature
 from seawall.serve.settings import Settings
+from seawall.serve.xds_session import rules_of
+from seawall.serve.xds_source import XdsSource
 from seawall.store.contract import Standing, Store, StoreUnavailable, UnknownVersion, WorkerReport
 
 PROBE_TENANT = "seawall-probe"
@@ -59,6 +61,10 @@ class Policies:
         self.keys = KeyRing(store, worker)
         self.checked = 0.0
         self.workers_alive = max(1, settings.workers)
+        self._handed: tuple[int, bytes] | None = None
+        self._new_limits = asyncio.Event()
+        self.judged = 0
+        """Number of the limits handed over last that were taken or refused."""
         self._refused: dict[str, tuple[int, str]] = {}
         """By digest: versions that the store has in force and this worker has not, and why."""
 
@@ -103,10 +109,12 @@ class Policies:
 
     async def follow(self) -> None:
         """Report, look, load; once a second and whenever the store tells of a change. Runs until cancelled."""
-        files = self._settings.limit_files
+        files, xds = self._settings.limit_files, self._settings.limits_xds
         while True:
             try:
-                if files is not None:
+                if xds is not None:
+                    await self._follow_xds(xds)
+                elif files is not None:
                     await self._follow_rule_files(files)
                 else:
                     await self._follow_store()
@@ -134,6 +142,8 @@ class Policies:
             return ""
         if self._trouble:
             return f"the store: {self._trouble}"
+        if (xds := self._settings.limits_xds) is not None:
+            return self.error or f"a rate limit configuration from the xDS server {xds.server}"
         return self.error or "a policy: push one with 'seawall policy push'"
 
     def _store_is(self, trouble: str) -> None:
@@ -277,6 +287,30 @@ class Policies:
                 self.workers_alive = max(1, (await self._store.report(self._report())).workers)
                 self.checked = time.time()
             await asyncio.sleep(self._settings.check_interval)
+
+    def hand(self, number: int, data: bytes) -> None:
+        """Take limits from the supervisor: a response of the control plane, which it has found good."""
+        self._handed = number, data
+        self._new_limits.set()
+
+    async def _follow_xds(self, source: XdsSource) -> None:
+        """Serve what the supervisor hands over; what can't be used leaves the old rules in force."""
+        while True:
+            self._new_limits.clear()
+            if self._handed is not None and self._handed[0] != self.judged:
+                number, data = self._handed
+                try:
+                    rules = await asyncio.to_thread(rules_of, data, merge=source.merge)
+                    self._swap(Version(number, "", dataclasses.replace(compile_policy(""), limits=rules.limits)))
+                    self._refused = {}
+                except ValueError as e:
+                    self._refuse(number, "", str(e))
+                self.judged = number
+            with contextlib.suppress(StoreUnavailable):
+                self.workers_alive = max(1, (await self._store.report(self._report())).workers)
+                self.checked = time.time()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._new_limits.wait(), self._settings.check_interval)
 
     def _compile(self, text: str, file: str) -> Policy:
         policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from seawall.policy.document import Engine
 from seawall.policy.fields import parse_url
 from seawall.policy.notation import duration, size
+from seawall.serve.xds_source import XdsSource
 from seawall.store.address import PARTS, joined, parse
 
 SERVICES = ("ext_authz", "ratelimit", "ext_proc")
@@ -78,6 +79,15 @@ class Settings:
     limit_files: str | None = None
     """Folder of rule files of envoyproxy/ratelimit that `python -m ratelimit` serves instead of the policy's limits."""
     ignore_dot_files: bool = False
+    limits_xds: XdsSource | None = None
+    """Control plane that sends the limits, in place of files and policy."""
+    serve_without_limits: bool = False
+    """Serve, and answer UNAVAILABLE, before there are any (FORCE_START_WITHOUT_INITIAL_CONFIG)."""
+
+    @property
+    def without_policy(self) -> bool:
+        """Whether limits come from somewhere else and there is no policy to follow."""
+        return self.limit_files is not None or self.limits_xds is not None
 
     def socket(self, index: int) -> str:
         """Path of a worker's socket: what Envoy's endpoint names."""
@@ -95,6 +105,8 @@ class Settings:
         data["upstreams"] = tuple((url, kind) for url, kind in data["upstreams"])
         if data["listen_resets"] is not None:
             data["listen_resets"] = tuple(data["listen_resets"])
+        if data["limits_xds"] is not None:
+            data["limits_xds"] = XdsSource.from_data(data["limits_xds"])
         return cls(**data)
 
 

@@ -24,6 +24,7 @@ from seawall.serve.roll import Act, Phase, Roll, Step
 from seawall.serve.seat import Seat
 from seawall.serve.settings import Settings
 from seawall.serve.sockets import sweep, sweep_after
+from seawall.serve.xds_subscriber import Subscriber
 from seawall.telemetry.logfmt import Log
 from seawall.telemetry.metrics import Totals
 
@@ -35,6 +36,8 @@ STEADY = 10.0
 FAILED_STARTS = 3
 """Deaths before any worker has ever served, after which the supervisor gives up."""
 ASK_EVERY = 1.0
+LIMITS_TIME = 10.0
+"""Seconds that workers have to take limits of a control plane before they are acknowledged all the same."""
 LOOK_EVERY = 0.05
 """Seconds between two looks at what is about to change."""
 
@@ -63,6 +66,8 @@ class Supervisor:
         self._notify = Notify(os.environ, os.getpid())
         hands_out = settings.listen is not None and settings.transport == "own"
         self._distributor = Distributor(settings.listen or "") if hands_out else None
+        xds = settings.limits_xds
+        self._xds = Subscriber(xds, self._hand_limits, self.log) if xds is not None else None
 
     async def run(self) -> int:
         """Supervise; the exit status."""
@@ -87,7 +92,9 @@ class Supervisor:
                 held.release()
             return 1
         chores = Chores(self.settings, self.log)
-        if self.settings.limit_files is None and (self.settings.store != "memory" or self.settings.envoy_dir):
+        if self._xds is not None:
+            self._tasks.start(self._xds.run(), "xds")
+        if not self.settings.without_policy and (self.settings.store != "memory" or self.settings.envoy_dir):
             self._tasks.start(chores.run(), "chores")
         for seat in self._seats:
             self._attend(self._fill(seat), f"worker {seat.index}")
@@ -217,6 +224,8 @@ class Supervisor:
         seat.trouble = ""
         line = self._distributor.join((seat.index, seat.generation)) if self._distributor is not None else None
         child = await Child.start(self.settings, seat.index, seat.generation, line)
+        if self._xds is not None and self._xds.latest is not None:
+            child.limits(*self._xds.latest)
         if self._stopping.is_set():
             child.stop()
         return child
@@ -288,8 +297,10 @@ class Supervisor:
             return
         serves = child.state == "serving"
         if self._distributor is not None:
-            # One that hangs gets no connections, and one that drains lets its own go.
-            self._distributor.taking(child.key, serves and child is not seat.leaving)
+            # One that hangs gets no connections, and one that drains lets its own go. Before the first limits have come
+            # from a control plane, which may be never, a worker that starts says so: who asks should not wait for it.
+            says_so = self._xds is not None and self._xds.latest is None and child.state == "starting"
+            self._distributor.taking(child.key, (serves or says_so) and child is not seat.leaving)
         if child.snapshot is None:
             self._totals.silent(str(child.pid))
             return
@@ -297,6 +308,18 @@ class Supervisor:
         if serves and not self._ever_served:
             self._ever_served = True
             self._notify.ready(self._status())
+
+    async def _hand_limits(self, number: int, data: bytes) -> None:
+        """Give limits of a control plane to all workers; returns when those that answer have taken them."""
+        for child in self._children():
+            child.limits(number, data)
+        ends = time.monotonic() + LIMITS_TIME
+        while time.monotonic() < ends:
+            late = [(s, c) for s in self._seats for c in s.children() if not c.took(number)]
+            if not late:
+                return
+            await asyncio.gather(*(self._ask(seat, child) for seat, child in late))
+            await asyncio.sleep(LOOK_EVERY / 5)
 
     async def _rebalance(self) -> None:
         while self._distributor is not None:
@@ -319,10 +342,10 @@ class Supervisor:
         asked = [(s, c) for s in self._seats for c in s.children() if c.snapshot is not None]
         await asyncio.gather(*(self._ask(seat, child) for seat, child in asked))
         counts = self._distributor.counts() if self._distributor is not None else {}
-        own = {
-            "counters": [["seawall_worker_restarts_total", [why], n] for why, n in self._restarts.items()],
-            "gauges": [["seawall_connections", [f"w{index}"], count] for index, count in counts.items()],
-        }
+        counters, gauges = self._xds.metrics() if self._xds is not None else ([], [])
+        counters += [["seawall_worker_restarts_total", [why], n] for why, n in self._restarts.items()]
+        gauges += [["seawall_connections", [f"w{index}"], count] for index, count in counts.items()]
+        own = {"counters": counters, "gauges": gauges}
         self._totals.update("supervisor", own)
         return self._totals
 
@@ -344,4 +367,5 @@ class Supervisor:
             else None,
             "restarts": self._rolls,
             "orphans": len(self._orphans.alive()),
+            "xds": self._xds.told() if self._xds is not None else None,
         }

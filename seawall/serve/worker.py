@@ -186,7 +186,7 @@ class Worker:
                 self.log("error", "certificates can't be read, the last good ones stay", error=str(e))
 
     async def _become_serving(self, listening: Listening | None) -> None:
-        while self.policies.current is None:
+        while self.policies.current is None and not self.settings.serve_without_limits:
             await asyncio.sleep(POLL)
         if self._stop.is_set():
             return
@@ -225,7 +225,7 @@ class Worker:
                 await transport.drain(0)
 
     async def _answer_supervisor(self, fd: int, listening: Listening | None) -> None:
-        await control.answer(fd, self._snapshot, self.leave)
+        await control.answer(fd, self._snapshot, self.leave, self.policies.hand)
         if self._stop.is_set():
             return
         self.log("warn", "supervisor is gone", worker=self.name)
@@ -260,6 +260,7 @@ class Worker:
             "store_up": self.store.healthy,
             "store_trouble": self.store.trouble,
             "waiting": self.policies.waiting,
+            "limits": self.policies.judged,
             "metrics": self.metrics.snapshot(),
         }
 

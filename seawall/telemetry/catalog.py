@@ -101,6 +101,17 @@ METRICS: dict[str, Metric] = {
         Metric("seawall_faults_total", _C, "Faults of our own, each logged with its place.", ("where",)),
         Metric("seawall_log_dropped_total", _C, "Log lines dropped because the reader of the log was too slow."),
         Metric("seawall_workers", _G, "Workers by state (starting, serving, draining).", ("state",)),
+        Metric("seawall_xds_connected", _G, "1 while the stream to the xDS server is open."),
+        Metric(
+            "seawall_xds_disconnected_seconds", _G, "Since the stream to the xDS server was lost; 0 while it is open."
+        ),
+        Metric("seawall_xds_updates_total", _C, "Updates from the xDS server, by outcome.", ("outcome",)),
+        Metric("seawall_xds_refused", _G, "1 while the last update was refused and the rules before it stay."),
+        Metric("seawall_xds_resources", _G, "Resources of the update in force."),
+        Metric("seawall_xds_config_age_seconds", _G, "Since the last update that was accepted."),
+        Metric(
+            "seawall_xds_stream_ends_total", _C, "Ends of streams and failed connections, by gRPC status.", ("status",)
+        ),
         Metric("seawall_connections", _G, "Client connections of SEAWALL_LISTEN that a worker holds.", ("worker",)),
         Metric(
             "seawall_worker_restarts_total",

@@ -113,7 +113,11 @@ def test_every_variable_of_the_go_service_has_its_row() -> None:
             asked.add(name)
             return super().get(name, default)
 
-    for environ in ({"RUNTIME_ROOT": "/x", "REDIS_URL": "/s"}, {"GRPC_PORT": "1", "REDIS_URL": "redis://h"}):
+    for environ in (
+        {"RUNTIME_ROOT": "/x", "REDIS_URL": "/s"},
+        {"GRPC_PORT": "1", "REDIS_URL": "redis://h"},
+        {"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true"},
+    ):
         flags(Asked(environ))
     asked -= set(VARIABLES)
     told = rows(text("docs/settings.md"), "`python -m ratelimit` in place of envoyproxy/ratelimit")

@@ -15,7 +15,16 @@ import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 from grpclib.reflection.v1 import reflection_pb2 as grpclib_reflection
 
-from seawall.proto.gen import common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2, reflection_pb2
+from seawall.proto.gen import (
+    common_pb2,
+    discovery_pb2,
+    ext_authz_pb2,
+    ext_proc_pb2,
+    health_pb2,
+    ratelimit_config_pb2,
+    ratelimit_pb2,
+    reflection_pb2,
+)
 
 
 def envoys(package: str) -> Any:
@@ -29,6 +38,7 @@ core = envoys("envoy.config.core.v3")
 common_ratelimit = envoys("envoy.extensions.common.ratelimit.v3")
 ext_proc_filter = envoys("envoy.extensions.filters.http.ext_proc.v3")
 auth = envoys("envoy.service.auth.v3")
+discovery = envoys("envoy.service.discovery.v3")
 ext_proc = envoys("envoy.service.ext_proc.v3")
 ratelimit = envoys("envoy.service.ratelimit.v3")
 envoy_type = envoys("envoy.type.v3")
@@ -37,7 +47,17 @@ google_rpc = envoys("google.rpc")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES: list[FileDescriptor] = [
-    m.DESCRIPTOR for m in (common_pb2, ext_authz_pb2, ext_proc_pb2, health_pb2, ratelimit_pb2, reflection_pb2)
+    m.DESCRIPTOR
+    for m in (
+        common_pb2,
+        discovery_pb2,
+        ext_authz_pb2,
+        ext_proc_pb2,
+        health_pb2,
+        ratelimit_config_pb2,
+        ratelimit_pb2,
+        reflection_pb2,
+    )
 ]
 
 # Our full name (without `seawall.proto.`) to Envoy's class.
@@ -50,6 +70,9 @@ MESSAGES: dict[str, Any] = {
     "common.HeaderMap": core.HeaderMap,
     "common.HeaderValueOption": core.HeaderValueOption,
     "common.HttpStatus": envoy_type.HttpStatus,
+    "discovery.Node": core.Node,
+    "discovery.DiscoveryRequest": discovery.DiscoveryRequest,
+    "discovery.DiscoveryResponse": discovery.DiscoveryResponse,
     "ext_authz.AttributeContext": auth.AttributeContext,
     "ext_authz.AttributeContext.Peer": auth.AttributeContextPeer,
     "ext_authz.AttributeContext.HttpRequest": auth.AttributeContextHttpRequest,
@@ -99,9 +122,40 @@ HEALTH = {
     "health.HealthCheckResponse": {"status": (1, "enum")},
     "health.HealthCheckResponse.ServingStatus": {"UNKNOWN": 0, "SERVING": 1, "NOT_SERVING": 2, "SERVICE_UNKNOWN": 3},
 }
+# Nor has it the rules that control planes send: these are the numbers of go-control-plane's generated code.
+RULES = {
+    "ratelimit_config.RateLimitConfig": {
+        "name": (1, "string", False),
+        "domain": (2, "string", False),
+        "descriptors": (3, "RateLimitDescriptor", True),
+    },
+    "ratelimit_config.RateLimitDescriptor": {
+        "key": (1, "string", False),
+        "value": (2, "string", False),
+        "rate_limit": (3, "RateLimitPolicy", False),
+        "descriptors": (4, "RateLimitDescriptor", True),
+        "shadow_mode": (5, "bool", False),
+        "detailed_metric": (6, "bool", False),
+        "quota_mode": (7, "bool", False),
+        "metadata": (8, "Struct", False),
+    },
+    "ratelimit_config.RateLimitPolicy": {
+        "unit": (1, "RateLimitUnit", False),
+        "requests_per_unit": (2, "uint32", False),
+        "unlimited": (3, "bool", False),
+        "name": (4, "string", False),
+        "replaces": (5, "RateLimitReplace", True),
+    },
+    "ratelimit_config.RateLimitReplace": {"name": (1, "string", False)},
+    "ratelimit_config.RateLimitUnit": {
+        name: number
+        for number, name in enumerate(["UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"])
+    },
+}
 # Nor has it grpc.reflection; grpclib, which it rests on, has all of v1, and v1alpha differs by its name only.
 REFLECTION = {f"reflection.{m.name}": m for m in grpclib_reflection.DESCRIPTOR.message_types_by_name.values()}
 WELL_KNOWN: dict[str, Any] = {
+    "google.protobuf.Any": google.Any,
     "google.protobuf.Struct": google.Struct,
     "google.protobuf.Duration": google.Duration,
     "google.protobuf.BoolValue": google.BoolValue,
@@ -159,7 +213,7 @@ def our_counterpart(field: FieldDescriptor) -> Any:
 
 
 def test_nothing_of_ours_is_missing_from_the_tables() -> None:
-    named = MESSAGES.keys() | ENUMS.keys() | HEALTH.keys() | REFLECTION.keys()
+    named = MESSAGES.keys() | ENUMS.keys() | HEALTH.keys() | RULES.keys() | REFLECTION.keys()
     assert ALL_MESSAGES.keys() | ALL_ENUMS.keys() == named
 
 
@@ -201,6 +255,20 @@ def test_health_is_that_of_grpc(name: str) -> None:
         assert {v.name: v.number for v in ALL_ENUMS[name].values} == HEALTH[name]
     else:
         assert {f.name: (f.number, kind(f)) for f in ALL_MESSAGES[name].fields} == HEALTH[name]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_are_those_of_control_planes(name: str) -> None:
+    """Every field, none left out."""
+    if name in ALL_ENUMS:
+        assert {v.name: v.number for v in ALL_ENUMS[name].values} == RULES[name]
+        return
+
+    def type_of(field: FieldDescriptor) -> str:
+        named = field.message_type or field.enum_type
+        return kind(field) if named is None else str(named.name)
+
+    assert {f.name: (f.number, type_of(f), f.is_repeated) for f in ALL_MESSAGES[name].fields} == RULES[name]
 
 
 @pytest.mark.parametrize("name", REFLECTION)
