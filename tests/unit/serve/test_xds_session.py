@@ -265,28 +265,42 @@ def test_what_envoy_gateway_sends() -> None:
 
 
 def test_what_envoy_ai_gateway_sends() -> None:
-    """Quota rules: a backend, a model, and below it what a rule names; each says that it is for quota."""
-    per_tenant = {
-        "key": "rule-0-x-tenant-match-0",
-        "value": "rule-0-x-tenant-match-0",
-        "rate_limit": {"unit": "HOUR", "requests_per_unit": 1000},
-        "quota_mode": True,
-    }
-    model = {
+    """Quotas of a backend: of a model, by header rules in it with the rest behind them, and of all other models."""
+
+    def quota(count: int, unit: str = "HOUR") -> dict[str, Any]:
+        return {"rate_limit": {"unit": unit, "requests_per_unit": count}, "quota_mode": True}
+
+    exact, rest = "rule-0-x-tier|gold-match-0", "rule-2-match--1"
+    ruled = {
         "key": "model_name_override",
         "value": "llama",
-        "rate_limit": {"unit": "HOUR", "requests_per_unit": 9000},
-        "quota_mode": True,
-        "descriptors": [per_tenant],
+        "descriptors": [
+            {"key": exact, "value": exact, "descriptors": [{"key": "rule-0-x-user-match-1", **quota(10, "MINUTE")}]},
+            {"key": "rule-1-x-team-match-0", "shadow_mode": True, **quota(20, "SECOND")},
+            {"key": rest, "value": rest, **quota(30, "DAY")},
+        ],
     }
-    backend = {"key": "backend_name", "value": "ns/backend", "descriptors": [model]}
-    rules = rules_of(response("v", "1", config("ai-gateway-quota", backend)), merge=False)
-    path = (("backend_name", "ns/backend"), ("model_name_override", "llama"))
+    plain = {"key": "model_name_override", "value": "qwen", **quota(40)}
+    others = {"key": "model_name_override", **quota(50)}
+    backend = {"key": "backend_name", "value": "ns/backend", "descriptors": [ruled, plain, others]}
+    rules = rules_of(response("1", "1", config("ai-gateway-quota", backend, name="ai-gateway-quota")), merge=False)
+    at = ("backend_name", "ns/backend")
+    llama = ("model_name_override", "llama")
     told = [
-        the_limit(rules, "ai-gateway-quota", *path),
-        the_limit(rules, "ai-gateway-quota", *path, ("rule-0-x-tenant-match-0", "rule-0-x-tenant-match-0")),
+        the_limit(rules, "ai-gateway-quota", at, *entries)
+        for entries in (
+            (llama, (exact, exact), ("rule-0-x-user-match-1", "alice")),
+            (llama, ("rule-1-x-team-match-0", "red")),
+            (llama, (rest, rest)),
+            (("model_name_override", "qwen"),),
+            (("model_name_override", "other"),),
+        )
     ]
-    assert [(limit.requests_per_unit, limit.quota) for limit in told if limit is not None] == [
-        (9000, True),
-        (1000, True),
+    assert [(limit.requests_per_unit, limit.quota, limit.shadow) for limit in told if limit is not None] == [
+        (10, True, False),
+        (20, True, True),
+        (30, True, False),
+        (40, True, False),
+        (50, True, False),
     ]
+    assert the_limit(rules, "ai-gateway-quota", at, llama) is None
