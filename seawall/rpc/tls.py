@@ -1,4 +1,4 @@
-"""TLS of our server: HTTP/2 by ALPN, client certificates where a CA is named, and files that are read again.
+"""TLS: what our client is told, and our server: HTTP/2 by ALPN, client certificates where a CA is named, files read again.
 
 Each handshake goes to the context that is in force when it begins. A context is never changed once it is in use, so
 connections that run are not touched, and sessions made under one client CA can't be resumed under the next.
