@@ -67,7 +67,9 @@ class Stream:
     def _do(self, commands: Sequence[ev.Command]) -> Awaitable[None] | None:
         waiting: Awaitable[None] | None = None
         for command in commands:
-            if isinstance(command, ev.Acquire):
+            if isinstance(command, ev.PassPiece):
+                self._sender.send(wire.encode(command))
+            elif isinstance(command, ev.Acquire):
                 waiting = self._acquire(command)
             elif isinstance(command, ev.Release):
                 if self._hold is not None:

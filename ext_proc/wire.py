@@ -24,7 +24,8 @@ def decode(data: bytes) -> ev.Event | None:
         raise ValueError("not a ProcessingRequest") from None
     kind = request.WhichOneof("request")
     if kind == "response_body":
-        return ev.ResponseBody(request.response_body.body, request.response_body.end_of_stream)
+        piece = request.response_body
+        return ev.ResponseBody(piece.body, piece.end_of_stream)
     if kind == "request_headers":
         message = request.request_headers
         headers = _headers(message.headers, ev.REQUEST_HEADERS)

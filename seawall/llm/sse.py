@@ -73,6 +73,20 @@ class SseEvents:
             events.append((self._given_up(), None))
         return events
 
+    def passes(self, chunk: bytes) -> bool:
+        """Take a chunk that is one whole event of one `data: ` line, if it is that: its data are `chunk[6:-2]`."""
+        if (
+            chunk.find(b"\n") != len(chunk) - 2
+            or not chunk.endswith(b"\n\n")
+            or not chunk.startswith(b"data: ")
+            or b"\r" in chunk
+            or len(chunk) > MAX_EVENT
+            or (self._lines or self._line or self._cr or self.overflowed)
+        ):
+            return False
+        self._started = True
+        return True
+
     def finish(self) -> list[Event]:
         """The stream has ended: an event whose empty line is missing still counts, since clients deliver it."""
         events: list[Event] = []

@@ -18,7 +18,7 @@ _ENDED_HERE = (b'"finish_reason":"', b'"finish_reason": "')
 class StreamAnswer(Answer):
     """An SSE stream."""
 
-    __slots__ = ("_continuous", "_dropped", "_events", "_meter", "_model", "_stream", "_told")
+    __slots__ = ("_continuous", "_dropped", "_events", "_meter", "_model", "_quick", "_stream", "_told")
 
     watched = True
 
@@ -34,6 +34,7 @@ class StreamAnswer(Answer):
         if plan.caps is not NO_CAPS and plan.endpoint.stream is not None:
             self._stream = plan.endpoint.stream(plan.origin, plan.choices)
             self._meter = Meter(plan.caps, plan.choices, self._spoken)
+        self._quick = inflater is None and plan.renamed is None and plan.choices == 1 and bool(plan.endpoint.needle)
         self._model: tuple[bytes, bytes] | None = None
         if plan.renamed is not None and plan.endpoint.model_paths == (("model",),):
             self._model = (b'"model":' + encoded(plan.renamed), b'"model":' + encoded(plan.origin.model))
@@ -45,8 +46,8 @@ class StreamAnswer(Answer):
 
     def piece(self, chunk: bytes) -> bytes:
         """Take the next bytes of the stream."""
-        if self.ended:
-            return b""
+        if self.ended or (self._quick and self._is_text(chunk)):
+            return b"" if self.ended else chunk
         plain = chunk if self._inflater is None else self._inflater.feed(chunk)
         events = self._events.feed(plain)
         if self._acts:
@@ -59,6 +60,37 @@ class StreamAnswer(Answer):
             if data is not None:
                 self._read(data)
         return chunk
+
+    def _is_text(self, chunk: bytes) -> bool:
+        """Count a chunk that is nothing but a piece of one text within the caps, as nearly all are; else look closer."""
+        needle = self._plan.endpoint.needle
+        at = chunk.find(needle)
+        if at < 0 or b'"error"' in chunk or b'"tool_calls":[' in chunk:
+            return False
+        usage = chunk.find(b'"usage"')
+        if usage >= 0 and not (chunk.startswith(b":null", usage + 7) and chunk.find(b'"usage"', usage + 7) < 0):
+            return False
+        if b'_stop"' in chunk or b'"response.' in chunk:
+            return False
+        at += len(needle)
+        text = chunk[at : chunk.find(b'"', at)]
+        if b"\\" in text or chunk.find(needle, at) >= 0:
+            return False
+        meter = self._meter
+        if meter is not None and (self._stream is None or not self._stream.is_indifferent(chunk)):
+            return False
+        if not self._events.passes(chunk):
+            return False
+        size = len(text)
+        if meter is not None:
+            if not meter.take_plain(size, None):
+                # The event was taken: it is cut here, where the long way would cut it.
+                return False
+        elif size and self.reader.output_tokens is None:
+            self._spoken.pieces += 1
+            self._spoken.size += size
+        self._dropped, self._told = False, None
+        return True
 
     def finish(self) -> bytes:
         """The stream's bytes are over: the last event may lack its empty line, and counts."""
