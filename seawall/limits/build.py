@@ -1,6 +1,6 @@
 """Rules become trees, and trees say which rules they hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seawall.limits.descriptor import Limit, Node
@@ -65,3 +65,11 @@ def limits_of(root: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield above, root.limit
     for node in root.below:
         yield from limits_of(node, (*above, node.key))
+
+
+def configured(trees: Mapping[str, Node]) -> Iterator[tuple[str, str, int, int]]:
+    """Domain, label, length in seconds and requests of each window of each limit."""
+    for domain, tree in trees.items():
+        for _, limit in limits_of(tree):
+            for window in limit.windows:
+                yield domain, limit.label, window.length, window.requests

@@ -32,7 +32,8 @@ class Demand(NamedTuple):
     """What one descriptor asks of one counter. `hits` 0 is a look; with `give_back` they are taken off, down to 0.
 
     `windows` are decided all or nothing: over in one, over in all. `charge_refused`: the hits count although they were
-    over (as envoyproxy/ratelimit counts). `exhausted`: a look is over when nothing remains.
+    over (as envoyproxy/ratelimit counts). `exhausted`: a look is over when nothing remains. `text`: the key is
+    envoyproxy/ratelimit's, the whole name of a plain number that one fixed window is counted in.
     """
 
     key: bytes
@@ -41,6 +42,7 @@ class Demand(NamedTuple):
     give_back: bool = False
     charge_refused: bool = True
     exhausted: bool = False
+    text: bool = False
 
 
 class Outcome(NamedTuple):
@@ -112,7 +114,7 @@ def _charge(counters: Counters, demand: Demand, now: int, spare: bool) -> Outcom
 
 def _charge_fixed(counters: Counters, demand: Demand, now: int, spare: bool) -> Outcome:
     """The short way of `charge_steps` for the commonest demand: one fixed window."""
-    key, (window,), hits, give_back, charge_refused, _ = demand
+    key, (window,), hits, give_back, charge_refused, _, _ = demand
     name, left = window_fixed.place(window, now)
     counter = counters.get(key)
     if counter is not None and counter.expires * US <= now:

@@ -116,10 +116,10 @@ def demand(step: Planned, domain: str, now: int, prefix: str | None = None) -> D
     the limit counts as that does.
     """
     limit = step.limit
-    key = step.identity
-    if prefix is not None and limit.plain:
+    key, whole = step.identity, prefix is not None and limit.plain
+    if prefix is not None and whole:
         key = text(prefix, domain, step.counted, window_start(now // US, limit.windows[0].length))
-    return Demand(key, limit.windows, step.hits, step.give_back, limit.charge_refused, limit.exhausted)
+    return Demand(key, limit.windows, step.hits, step.give_back, limit.charge_refused, limit.exhausted, whole)
 
 
 def conclude(plan: Plan, outcomes: Sequence[Outcome]) -> list[Status]:

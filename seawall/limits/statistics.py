@@ -86,18 +86,19 @@ def name(step: Planned, domain: str, entries: Entries) -> str:
     its level, `detailed_metric` on the rule with the limit for all levels; a shared wildcard is always named by its
     pattern. A limit that came with the request is named by all values.
     """
-    return safe(f"{domain}.{_path(step, entries)}")
+    return safe(f"{domain}.{path(step, entries)}")
 
 
-def _path(step: Planned, entries: Entries) -> str:
+def path(step: Planned, entries: Entries) -> str:
+    """The name without its domain, before `safe`."""
     if step.match is None:
         return ".".join(f"{key}_{value}" if value else key for key, value in entries)
     if not step.limit.named_by_values:
         return step.limit.label
-    path = step.match.path
-    detailed = path[-1].detailed
+    rules = step.match.path
+    detailed = rules[-1].detailed
     parts = []
-    for node, entry in zip(path, entries, strict=True):
+    for node, entry in zip(rules, entries, strict=True):
         by_value = not node.share and (detailed or node.value_named)
         key, value = entry if by_value else (node.key, node.value)
         parts.append(f"{key}_{value}" if value else key)

@@ -6,18 +6,19 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seawall import __version__
 from seawall.caller.keys import Key, Tenant
+from seawall.limits.descriptor import Node
 from seawall.policy.canary import Canary, misfits
 from seawall.policy.compile import compile_policy, digest_of
 from seawall.policy.compiled import Policy
 from seawall.policy.held import Held, Version, who_has
 from seawall.policy.load import newer_than_this
-from seawall.policy.mistake import PolicyError
+from seawall.policy.mistake import Mistake, PolicyError
 from seawall.policy.rule_files import compile_rule_files
 from seawall.serve.envoy_ready import EnvoyReady
 from seawall.serve.key_ring import KeyRing
@@ -46,12 +47,15 @@ class Policies:
         on_fault: Callable[[BaseException], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         on_unsure: Callable[[str], None] = lambda _: None,
+        on_rules: Callable[[Sequence[Mistake]], None] = lambda _: None,
     ):
         self._store = store
         self._settings = settings
         self._worker = worker
         self._on_refused = on_refused
         self._on_store = on_store
+        self._on_rules = on_rules
+        """Told of each set of rule files that is put in force, with what was passed over in it."""
         """Told why the store does not answer, and "" when it does again."""
         self._on_fault = on_fault
         self._envoy = EnvoyReady(settings.envoy_dir, on_unsure)
@@ -275,9 +279,11 @@ class Policies:
             if signature != seen:
                 seen, number = signature, self.version + 1
                 try:
-                    limits = compile_rule_files(await asyncio.to_thread(directory.read)).limits
-                    self._swap(Version(number, "", dataclasses.replace(compile_policy(""), limits=limits)))
+                    rules = await asyncio.to_thread(directory.read)
+                    found = compile_rule_files(rules, merge=self._settings.limit.merge)
+                    self._swap(Version(number, "", self._with_limits(found.limits)))
                     self._refused = {}
+                    self._on_rules(found.warnings)
                 except PolicyError as e:
                     self._refuse(number, "", str(e))
                 except OSError as e:
@@ -301,8 +307,9 @@ class Policies:
                 number, data = self._handed
                 try:
                     rules = await asyncio.to_thread(rules_of, data, merge=source.merge)
-                    self._swap(Version(number, "", dataclasses.replace(compile_policy(""), limits=rules.limits)))
+                    self._swap(Version(number, "", self._with_limits(rules.limits)))
                     self._refused = {}
+                    self._on_rules(())
                 except ValueError as e:
                     self._refuse(number, "", str(e))
                 self.judged = number
@@ -311,6 +318,14 @@ class Policies:
                 self.checked = time.time()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._new_limits.wait(), self._settings.check_interval)
+
+    def _with_limits(self, limits: Mapping[str, Node]) -> Policy:
+        """A policy of nothing but limits."""
+        policy = compile_policy("")
+        loss = self._settings.limit.store_loss
+        if loss is not None:
+            policy = dataclasses.replace(policy, store_loss=dataclasses.replace(policy.store_loss, limits=loss))
+        return dataclasses.replace(policy, limits=limits)
 
     def _compile(self, text: str, file: str) -> Policy:
         policy = compile_policy(text, file=file, upstreams=self._settings.upstreams, max_body=self._settings.max_body)

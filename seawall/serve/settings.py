@@ -16,6 +16,7 @@ from seawall.policy.document import Engine
 from seawall.policy.fields import parse_url
 from seawall.policy.notation import duration, size
 from seawall.serve.xds_source import XdsSource
+from seawall.serve.limit_settings import LimitSettings
 from seawall.store.address import PARTS, joined, parse
 
 SERVICES = ("ext_authz", "ratelimit", "ext_proc")
@@ -83,11 +84,15 @@ class Settings:
     """Control plane that sends the limits, in place of files and policy."""
     serve_without_limits: bool = False
     """Serve, and answer UNAVAILABLE, before there are any (FORCE_START_WITHOUT_INITIAL_CONFIG)."""
+    limit: LimitSettings = field(default_factory=LimitSettings)
+    json_endpoint: bool = False
+    """/json beside /healthcheck, and the pages of envoyproxy/ratelimit's debug port on `http`."""
 
     @property
     def without_policy(self) -> bool:
         """Whether limits come from somewhere else and there is no policy to follow."""
         return self.limit_files is not None or self.limits_xds is not None
+
 
     def socket(self, index: int) -> str:
         """Path of a worker's socket: what Envoy's endpoint names."""
@@ -103,6 +108,7 @@ class Settings:
         data = json.loads(text)
         data["services"] = tuple(data["services"])
         data["upstreams"] = tuple((url, kind) for url, kind in data["upstreams"])
+        data["limit"] = LimitSettings.from_plain(data["limit"])
         if data["listen_resets"] is not None:
             data["listen_resets"] = tuple(data["listen_resets"])
         if data["limits_xds"] is not None:

@@ -11,14 +11,17 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from seawall import __version__
+from seawall.limits.build import configured
 from seawall.policy.compile import digest_of
+from seawall.policy.mistake import Mistake
 from seawall.rpc.codec import UNLIMITED_RESETS, Limits
 from seawall.rpc.contract import Transport
 from seawall.rpc.reference import GrpcioServer
@@ -41,6 +44,8 @@ from seawall.telemetry.metrics import Metrics
 
 MESSAGE_MARGIN = 256 * 1024
 """What a gRPC message may hold beside a request body of the largest size."""
+MOST_LIMITS_TOLD = 1_000
+"""Windows of limits of which `seawall_limit_configured` tells; they travel to the supervisor once a second."""
 POLL = 0.02
 SETTLE = 0.2
 """Seconds that a worker whose name was taken still accepts: who found the name before may be connecting."""
@@ -65,7 +70,9 @@ class Worker:
         self.log = Log(level=settings.log_level)
         self.metrics = Metrics()
         self.tasks = Tasks(self._fault)
-        self.store = open_store(settings.store, owner=self.name, timeout=settings.store_timeout)
+        self.store = open_store(
+            settings.store, owner=self.name, timeout=settings.store_timeout, jitter=settings.limit.jitter
+        )
         self.policies = Policies(
             self.store,
             settings,
@@ -74,6 +81,7 @@ class Worker:
             self._store_changed,
             lambda error: self._fault("policies", error),
             on_unsure=self._policy_unsure,
+            on_rules=self._rules_loaded,
         )
         self.slots = Slots(
             self.store, self.metrics, lease=settings.slot_lease, workers_alive=lambda: self.policies.workers_alive
@@ -281,6 +289,9 @@ class Worker:
             yield "seawall_slots", (pool,), held
             yield "seawall_slots_limit", (pool, index), limit
         yield "seawall_workers", (self._state(),), 1
+        if self.index == 0 and (policy := self.policies.current) is not None:
+            for domain, label, length, requests in islice(configured(policy.limits), MOST_LIMITS_TOLD):
+                yield "seawall_limit_configured", (domain, label, str(length), index), requests
 
     def _fault(self, where: str, error: BaseException) -> None:
         self.metrics.count("seawall_faults_total", where.rpartition("/")[2].split(" ", maxsplit=1)[0])
@@ -299,8 +310,15 @@ class Worker:
         self.metrics.count("seawall_policy_unsure_total")
         self.log("warn", "policy used although Envoy may not have its pools", why=why, worker=self.name)
 
+    def _rules_loaded(self, warnings: Sequence[Mistake]) -> None:
+        self.metrics.count("ratelimit_service_config_load_success")
+        for warning in warnings:
+            self.log("warn", "rule file", where=str(warning))
+
     def _policy_refused(self, version: int, why: str) -> None:
         self.metrics.count("seawall_policy_refused_total")
+        if self.settings.without_policy:
+            self.metrics.count("ratelimit_service_config_load_error")
         self.log("error", "policy refused, the last good one stays", version=version, error=why.splitlines()[0])
 
 

@@ -7,12 +7,12 @@ from seawall.store.address import parse
 from seawall.store.contract import Control, Store
 
 
-def open_store(url: str, *, owner: str, timeout: float = 0.25) -> Store:
+def open_store(url: str, *, owner: str, timeout: float = 0.25, jitter: int = 0) -> Store:
     """Open the store of one worker, not yet connected: `await store.start()`.
 
     `url` is `memory` or one of Redis (`address.parse` reads it; docs/redis.md tells all forms). `owner` names the
-    worker: slots belong to it. `timeout` in seconds is for each command of the data path. Raises ValueError for another
-    URL, with what is allowed and without repeating it.
+    worker: slots belong to it. `timeout` in seconds is for each command of the data path; `jitter` is
+    told in `redis_data`. Raises ValueError for another URL, with what is allowed and without repeating it.
     """
     if url == "memory":
         from seawall.store.memory import MemoryStore
@@ -21,7 +21,7 @@ def open_store(url: str, *, owner: str, timeout: float = 0.25) -> Store:
     address = parse(url)
     from seawall.store.redis import RedisStore
 
-    return RedisStore(address, owner=owner, timeout=timeout)
+    return RedisStore(address, owner=owner, timeout=timeout, jitter=jitter)
 
 
 def open_control(url: str) -> Control:

@@ -9,15 +9,24 @@ from itertools import islice
 from seawall.limits import window_fixed, window_gcra, window_sliding
 from seawall.limits.charge import Demand, Outcome, asked
 from seawall.limits.window import US, Algorithm, Reading, Window
+from seawall.store import keys
 from seawall.store.resp import bulk
 
 _GIVE_BACK, _CHARGE_REFUSED, _EXHAUSTED = 1, 2, 4
 
 
-def arguments(demand: Demand, now: int) -> list[bytes]:
-    """What a demand adds to ARGV; `now` is unix microseconds."""
+def name(demand: Demand) -> bytes:
+    """Key of a demand's counter in Redis."""
+    return demand.key if demand.text else keys.counter(demand.key)
+
+
+def arguments(demand: Demand, now: int, jitter: int = 0) -> list[bytes]:
+    """What a demand adds to ARGV; `now` is unix microseconds, `jitter` seconds that a plain number lives longer."""
     flags = _GIVE_BACK * demand.give_back + _CHARGE_REFUSED * demand.charge_refused + _EXHAUSTED * demand.exhausted
     parts = [b"%d" % demand.hits, b"%d" % flags, b"%d" % len(demand.windows)]
+    if demand.text:
+        (window,) = demand.windows
+        return [*parts, b"p", *_numbers(window.requests, window.length + jitter)]
     for window in demand.windows:
         parts += _WINDOWS[window.algorithm](window, demand, now)
     return parts
@@ -26,13 +35,29 @@ def arguments(demand: Demand, now: int) -> list[bytes]:
 def short(demands: Sequence[Demand]) -> bool:
     """Whether charge_fixed.lua can do it: one fixed window each, charged in full, nothing given back."""
     return all(
-        len(demand.windows) == 1
+        not demand.text
+        and len(demand.windows) == 1
         and demand.windows[0].algorithm is Algorithm.FIXED
         and demand.charge_refused
         and not demand.give_back
         and not demand.exhausted
         for demand in demands
     )
+
+
+def plain(demands: Sequence[Demand]) -> bool:
+    """Whether charge_text.lua can do it: plain numbers alone, charged in full, nothing given back."""
+    return all(
+        demand.text and demand.charge_refused and not demand.give_back and not demand.exhausted for demand in demands
+    )
+
+
+def plain_payload(head: bytes, demands: Sequence[Demand], names: Sequence[bytes], jitter: int) -> bytes:
+    """A whole EVALSHA of charge_text.lua; `jitter` as in `arguments`. `short_outcomes` reads its reply."""
+    parts = [b"%d" % len(names), *names]
+    for demand in demands:
+        parts += _numbers(demand.hits, demand.windows[0].length + jitter)
+    return b"*%d\r\n%b%b" % (len(parts) + 2, head, b"".join([bulk(part) for part in parts]))
 
 
 def short_payload(head: bytes, demands: Sequence[Demand], names: Sequence[bytes], now: int) -> bytes:
@@ -45,7 +70,7 @@ def short_payload(head: bytes, demands: Sequence[Demand], names: Sequence[bytes]
 
 
 def short_outcomes(reply: Sequence[int], demands: Sequence[Demand], now: int) -> list[Outcome]:
-    """Read the reply of charge_fixed.lua to the same demands and time."""
+    """Read the reply of charge_fixed.lua, or of charge_text.lua, to the same demands and time."""
     told = []
     for count, demand in zip(reply, demands, strict=True):
         window = demand.windows[0]
@@ -54,11 +79,13 @@ def short_outcomes(reply: Sequence[int], demands: Sequence[Demand], now: int) ->
     return told
 
 
-def payload(head: bytes, demands: Sequence[Demand], names: Sequence[bytes], now: int, *, stop: bool) -> bytes:
-    """A whole EVALSHA of charge_all.lua, as `short_payload`."""
+def payload(
+    head: bytes, demands: Sequence[Demand], names: Sequence[bytes], now: int, *, stop: bool, jitter: int = 0
+) -> bytes:
+    """A whole EVALSHA of charge_all.lua, as `short_payload` and `plain_payload`."""
     parts = [b"%d" % len(names), *names, b"%d" % now, b"1" if stop else b"0"]
     for demand in demands:
-        parts += arguments(demand, now)
+        parts += arguments(demand, now, jitter)
     return b"*%d\r\n%b%b" % (len(parts) + 2, head, b"".join([bulk(part) for part in parts]))
 
 

@@ -25,8 +25,11 @@ class RedisStore(RedisData, RedisControl):
         timeout: float = 0.25,
         rule: breaker.Rule | None = None,
         local_clock: Callable[[], float] = time.monotonic,
+        jitter: int = 0,
     ):
-        RedisData.__init__(self, address, owner=owner, timeout=timeout, rule=rule, local_clock=local_clock)
+        RedisData.__init__(
+            self, address, owner=owner, timeout=timeout, rule=rule, local_clock=local_clock, jitter=jitter
+        )
         RedisControl.__init__(self, address)
 
     async def start(self) -> None:

@@ -5,6 +5,7 @@ what the others counted stays counted.
 """
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,6 +30,7 @@ from seawall.store.resp import bulk, command
 CHARGE = scripts.load("charge")
 CHARGE_ALL = scripts.load("charge_all")
 CHARGE_FIXED = scripts.load("charge_fixed")
+CHARGE_TEXT = scripts.load("charge_text")
 ACQUIRE = scripts.load("acquire")
 RELEASE = scripts.load("release")
 RENEW = scripts.load("renew")
@@ -43,6 +45,8 @@ _REMEMBERED = 30.0
 class RedisData:
     """Data path for one worker (`owner`); `timeout` is that of a command, seconds.
 
+    `jitter`: counters with envoyproxy/ratelimit's keys live up to so many seconds longer than their window, at random.
+
     `local_clock` is monotonic seconds; the node's clock is known as an offset to it, measured on each connection.
     """
 
@@ -54,7 +58,9 @@ class RedisData:
         timeout: float = 0.25,
         rule: breaker.Rule | None = None,
         local_clock: Callable[[], float] = time.monotonic,
+        jitter: int = 0,
     ):
+        self._jitter = jitter
         self._owner = owner
         self._owner_bulk = bulk(owner.encode())
         self._read = local_clock
@@ -73,7 +79,7 @@ class RedisData:
         return Pipe(
             where,
             access,
-            (CHARGE, CHARGE_ALL, CHARGE_FIXED, ACQUIRE, RELEASE, RENEW),
+            (CHARGE, CHARGE_ALL, CHARGE_FIXED, CHARGE_TEXT, ACQUIRE, RELEASE, RENEW),
             timeout=self._call_timeout,
             rule=self._rule,
             greet=self._greet,
@@ -134,7 +140,7 @@ class RedisData:
     def charge_all(self, demands: Sequence[Demand], *, stop: bool = False) -> Awaitable[Sequence[Outcome]]:
         """See DataPath. On a Cluster `stop` holds among the counters of one slot: their script knows no others."""
         now = int(self.now() * US)
-        named = [keys.counter(demand.key) for demand in demands]
+        named = [charging.name(demand) for demand in demands]
         if self._one or len(named) < 2 or len(groups := grouped(named)) == 1:
             return self._charge_all(demands, named, now, stop)
         parts = [
@@ -148,7 +154,11 @@ class RedisData:
         if not stop and charging.short(demands):
             payload = charging.short_payload(CHARGE_FIXED.call_head, demands, named, now)
             return pipe.call(payload, lambda reply: charging.short_outcomes(reply, demands, now), CHARGE_FIXED)
-        payload = charging.payload(CHARGE_ALL.call_head, demands, named, now, stop=stop)
+        jitter = random.randrange(self._jitter) if self._jitter else 0
+        if not stop and charging.plain(demands):
+            payload = charging.plain_payload(CHARGE_TEXT.call_head, demands, named, jitter)
+            return pipe.call(payload, lambda reply: charging.short_outcomes(reply, demands, now), CHARGE_TEXT)
+        payload = charging.payload(CHARGE_ALL.call_head, demands, named, now, stop=stop, jitter=jitter)
         return pipe.call(payload, lambda reply: charging.outcomes(reply, demands, now), CHARGE_ALL)
 
     def acquire(self, pool: str, rid: str, limit: int, lease: float) -> Awaitable[Slot]:

@@ -8,9 +8,13 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Prometheus type; gauges of several workers are added unless the metric has a `worker` label."""
+    """Prometheus type; UNTYPED is a counter whose name, given by others, lacks `_total`.
+
+    Gauges of several workers are added unless the metric has a `worker` label.
+    """
 
     COUNTER = "counter"
+    UNTYPED = "untyped"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
 
@@ -28,7 +32,8 @@ class Metric:
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of latency histograms, in seconds."""
 
-_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_C, _G, _H, _U = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.UNTYPED
+_RULE = ("domain", "key1", "key2")
 
 METRICS: dict[str, Metric] = {
     m.name: m
@@ -119,5 +124,36 @@ METRICS: dict[str, Metric] = {
             "Workers that another took the place of, by why (died, hung, left, roll).",
             ("why",),
         ),
+        Metric(
+            "seawall_limit_configured",
+            _G,
+            "Requests that a window of a limit lets through; window is its length in seconds.",
+            ("domain", "limit", "window", "worker"),
+        ),
+        Metric("ratelimit_service_rate_limit_total_hits", _U, "Hits of a limit.", _RULE),
+        Metric("ratelimit_service_rate_limit_within_limit", _U, "Hits within a limit.", _RULE),
+        Metric("ratelimit_service_rate_limit_near_limit", _U, "Hits above NEAR_LIMIT_RATIO of a limit.", _RULE),
+        Metric("ratelimit_service_rate_limit_over_limit", _U, "Hits over a limit.", _RULE),
+        Metric("ratelimit_service_rate_limit_shadow_mode", _U, "Hits over a shadow limit.", _RULE),
+        Metric(
+            "ratelimit_service_rate_limit_over_limit_with_local_cache",
+            _U,
+            "Hits that the over-limit cache refused.",
+            _RULE,
+        ),
+        Metric(
+            "ratelimit_service_rate_limit_domain_not_found", _U, "Descriptors of a domain without rules.", ("domain",)
+        ),
+        Metric("ratelimit_service_global_shadow_mode", _U, "Calls over a limit that SHADOW_MODE let pass."),
+        Metric(
+            "ratelimit_service_should_rate_limit_error",
+            _U,
+            "Calls that got an error: redis_error, service_error.",
+            ("err_type",),
+        ),
+        Metric("ratelimit_service_total_requests", _U, "Calls by method.", ("grpc_method",)),
+        Metric("ratelimit_service_response_time_seconds", _H, "From a call to its answer.", ("grpc_method",)),
+        Metric("ratelimit_service_config_load_success", _U, "Sets of rule files that a worker put in force."),
+        Metric("ratelimit_service_config_load_error", _U, "Sets of rule files that a worker refused."),
     )
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, UntypedMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
@@ -29,6 +29,11 @@ class _Totals(Collector):
                 for labels, value in rows.items():
                     counter.add_metric(labels, value)
                 yield counter
+            elif metric.kind is Kind.UNTYPED:
+                untyped = UntypedMetricFamily(name, metric.help, labels=metric.labels)
+                for labels, value in rows.items():
+                    untyped.add_metric(labels, value)
+                yield untyped
             elif metric.kind is Kind.GAUGE:
                 gauge = GaugeMetricFamily(name, metric.help, labels=metric.labels)
                 for labels, value in rows.items():

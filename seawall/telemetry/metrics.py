@@ -11,7 +11,7 @@ from typing import Any
 from seawall.telemetry.catalog import BUCKETS, METRICS, Kind
 
 Labels = tuple[str, ...]
-Gauges = Callable[[], Iterable[tuple[str, Labels, float]]]
+Source = Callable[[], Iterable[tuple[str, Labels, float]]]
 
 
 class Metrics:
@@ -20,7 +20,8 @@ class Metrics:
     def __init__(self) -> None:
         self._counters: dict[tuple[str, Labels], float] = {}
         self._histograms: dict[tuple[str, Labels], list[float]] = {}
-        self._gauges: list[Gauges] = []
+        self._gauges: list[Source] = []
+        self._sources: list[Source] = []
 
     def count(self, name: str, *labels: str, n: float = 1) -> None:
         """Add `n` to a counter; labels in the order of the catalogue."""
@@ -36,14 +37,21 @@ class Metrics:
         counts[bisect_left(BUCKETS, value)] += 1
         counts[-1] += value
 
-    def gauges(self, source: Gauges) -> None:
+    def counters(self, source: Source) -> None:
+        """Register a source of counters that are kept elsewhere, as `gauges`."""
+        self._sources.append(source)
+
+    def gauges(self, source: Source) -> None:
         """Register a source of gauges: yields (name, labels, value) when asked."""
         self._gauges.append(source)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data (JSON): `counters`, `histograms` and `gauges` as lists of [name, labels, value]."""
         return {
-            "counters": [[name, list(labels), value] for (name, labels), value in self._counters.items()],
+            "counters": [
+                *([name, list(labels), value] for (name, labels), value in self._counters.items()),
+                *([name, list(labels), value] for source in self._sources for name, labels, value in source()),
+            ],
             "histograms": [[name, list(labels), counts] for (name, labels), counts in self._histograms.items()],
             "gauges": [[n, list(labels), v] for source in self._gauges for n, labels, v in source()],
         }

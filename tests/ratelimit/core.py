@@ -40,8 +40,7 @@ class Core:
             stop=self._on("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"),
             headers=names if self._on("LIMIT_RESPONSE_HEADERS_ENABLED") else None,
             metadata=self._on("RESPONSE_DYNAMIC_METADATA"),
-            # The scripts have keys of our own.
-            key_prefix=settings.get("CACHE_KEY_PREFIX", "") if charge is None else None,
+            key_prefix=settings.get("CACHE_KEY_PREFIX", ""),
         )
         size = int(settings.get("LOCAL_CACHE_SIZE_IN_BYTES", "0"))
         self._cache = OverLimitCache(size // 128) if size else None

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from seawall.limits.charge import Demand, Outcome
-from seawall.store import charging, keys
+from seawall.store import charging
 from seawall.store.address import parse
 from seawall.store.connection import Connection
 from seawall.store.contract import Charge
 from seawall.store.redis import RedisStore
-from seawall.store.redis_data import CHARGE_ALL, CHARGE_FIXED
+from seawall.store.redis_data import CHARGE_ALL, CHARGE_FIXED, CHARGE_TEXT
 from seawall.store.scripts import Script
 from tests.store.node import Valkey
 
@@ -39,10 +39,14 @@ class Line:
         return self.runner.run(wait())
 
     def charge_all(self, demands: Sequence[Demand], now: int, *, stop: bool = False) -> list[Outcome]:
-        names = [keys.counter(demand.key) for demand in demands]
+        names = [charging.name(demand) for demand in demands]
         if not stop and charging.short(demands):
             short = charging.short_payload(CHARGE_FIXED.call_head, demands, names, now)
             counts: Any = self.ask(short, CHARGE_FIXED)
+            return charging.short_outcomes(counts, demands, now)
+        if not stop and charging.plain(demands):
+            plain = charging.plain_payload(CHARGE_TEXT.call_head, demands, names, 0)
+            counts = self.ask(plain, CHARGE_TEXT)
             return charging.short_outcomes(counts, demands, now)
         payload = charging.payload(CHARGE_ALL.call_head, demands, names, now, stop=stop)
         reply: Any = self.ask(payload, CHARGE_ALL)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seawall.limits.charge import Counter, Demand, charge_all
-from seawall.limits.window import MOST, Algorithm, Window
+from seawall.limits.window import MOST, US, Algorithm, Window, window_start
 from seawall.store import keys
 from seawall.store.resp import command
 from tests.store.line import Line
@@ -42,6 +42,7 @@ demands = st.builds(
     give_back=st.sampled_from([False, False, True]),
     charge_refused=st.booleans(),
     exhausted=st.booleans(),
+    text=st.just(False),
 )
 plain = st.builds(
     Demand,
@@ -64,6 +65,31 @@ def test_all_windows(line: Line, calls: list[tuple[int, list[Demand], bool]]) ->
     now = 1_760_000_000_123_456
     for passed, call, stop in calls:
         now += passed
+        assert line.charge_all(call, now, stop=stop) == charge_all(twin, call, now, stop=stop)
+
+
+texts = st.builds(
+    Demand,
+    key=st.sampled_from([b"a", b"b"]),
+    windows=st.sampled_from([0, 1, 3, 2**32 - 1]).map(lambda requests: (Window(Algorithm.FIXED, requests, 60),)),
+    hits=st.one_of(st.integers(0, 4), st.sampled_from([2**32, MOST - 1, MOST])),
+    give_back=st.sampled_from([False, False, False, True]),
+    exhausted=st.sampled_from([False, False, True]),
+    text=st.just(True),
+)
+
+
+@settings(many, max_examples=60)
+@given(calls=st.lists(st.tuples(moves, st.lists(st.one_of(texts, demands), max_size=3), st.booleans()), max_size=8))
+def test_plain_numbers(line: Line, calls: list[tuple[int, list[Demand], bool]]) -> None:
+    """Counters under envoyproxy/ratelimit's keys, beside others and alone: the window's start is in the key."""
+    line.ask(command(b"FLUSHALL"))
+    twin: dict[bytes, Counter] = {}
+    now = 1_760_000_000_123_456
+    for passed, call, stop in calls:
+        now += passed
+        start = window_start(now // US, 60)
+        call = [d._replace(key=b"%b_%d" % (d.key, start)) if d.text else d for d in call]
         assert line.charge_all(call, now, stop=stop) == charge_all(twin, call, now, stop=stop)
 
 

@@ -6,6 +6,7 @@
 --         and for each window one of
 --           'f', field, requests, length
 --           's', field, field of the window before, parts of that in sight, its parts, requests, length
+--           'p', requests, seconds that the key lives after its first hit: the key itself is a plain number
 --           'g', field, requests, length, then whole and rest of: the burst, the hits asked for, the hits charged
 --         lengths in seconds; spans are whole microseconds and a rest in 1/requests of one
 -- Returns for each demand: 1 when over else 0, 1 when charged else 0, and for each window 1 when it is over else 0 and
@@ -92,6 +93,10 @@ local look = {
     w.a = tonumber(call('HGET', key, w.name) or '0')
     return w.a + asked > w.requests
   end,
+  p = function(key, w, asked)
+    w.a = min(max(tonumber(call('GET', key) or '0'), 0), MOST)
+    return w.a + asked > w.requests
+  end,
   s = function(key, w, asked)
     local got = call('HMGET', key, w.name, w.before)
     w.a, w.b = tonumber(got[1] or '0'), tonumber(got[2] or '0')
@@ -124,6 +129,21 @@ local charge = {
       end
     else
       w.a = add(key, w.name, w.a, hits, life_of(w))
+    end
+  end,
+  p = function(key, w, hits, give)
+    local before = w.a
+    if give then
+      w.a = before - min(hits, before)
+    else
+      w.a = min(before + hits, MOST)
+    end
+    if w.a == before then
+      return
+    elseif before == 0 then
+      call('SET', key, text(w.a), 'EX', w.life)
+    else
+      call('SET', key, text(w.a), 'KEEPTTL')
     end
   end,
   s = function(key, w, hits, give)
@@ -167,7 +187,12 @@ local function word()
 end
 
 local function read_window()
-  local w = {kind = word(), name = word()}
+  local w = {kind = word()}
+  if w.kind == 'p' then
+    w.requests, w.life = number(), number()
+    return w
+  end
+  w.name = word()
   if w.kind == 's' then
     w.before, w.share, w.of = word(), number(), number()
   end
@@ -214,7 +239,7 @@ local function decide(d)
       charge[w.kind](d.key, w, d.hits, d.give)
     end
     put(w.over and 1 or 0, w.a)
-    if w.kind ~= 'f' then
+    if w.kind == 's' or w.kind == 'g' then
       put(w.b)
     end
   end
