@@ -1,6 +1,6 @@
 """`python -m ratelimit`: this service alone. With RUNTIME_ROOT it takes the place of envoyproxy/ratelimit."""
 
-from ratelimit.environment import flags
+from ratelimit.environment import flags, warnings
 from seawall.cli.service_main import run
 
-run("ratelimit", flags)
+run("ratelimit", flags, warnings)

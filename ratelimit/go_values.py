@@ -22,7 +22,7 @@ def refused(name: str, text: str, allowed: str) -> SettingError:
     return SettingError(f"{name}: '{text[:40]}' is not allowed: {allowed}")
 
 
-def boolean(environ: Environ, name: str, default: bool) -> bool:
+def boolean(environ: Environ, name: str, default: bool = False) -> bool:
     """1, t, T, TRUE, true, True and their opposites. Raises SettingError."""
     text = environ.get(name, "")
     if not text:
@@ -74,3 +74,21 @@ def mapping(environ: Environ, name: str) -> list[tuple[str, str]]:
             raise SettingError(f"{name}: item {index + 1} has no colon; allowed: name:value,name:value")
         pairs.append((key, value))
     return pairs
+
+
+def choice(environ: Environ, name: str, default: str, allowed: tuple[str, ...]) -> str:
+    """One of the words, in any case of letters. Raises SettingError."""
+    text = environ.get(name) or default
+    for word in allowed:
+        if text.lower() == word.lower():
+            return word
+    raise refused(name, text, ", ".join(allowed))
+
+
+def address(environ: Environ, host: str, host_default: str, port: str, port_default: str) -> str:
+    """`host:port` of two variables. Raises SettingError."""
+    text = environ.get(port) or port_default
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
+        raise refused(port, text, "1 to 65535")
+    name = environ.get(host) or host_default
+    return f"[{name}]:{text}" if ":" in name else f"{name}:{text}"

@@ -85,6 +85,8 @@ class Settings:
     serve_without_limits: bool = False
     """Serve, and answer UNAVAILABLE, before there are any (FORCE_START_WITHOUT_INITIAL_CONFIG)."""
     limit: LimitSettings = field(default_factory=LimitSettings)
+    prometheus: tuple[str, str] | None = None
+    """(`host:port`, path) of one more place for /metrics: PROMETHEUS_ADDR and PROMETHEUS_PATH of envoyproxy/ratelimit."""
     json_endpoint: bool = False
     """/json beside /healthcheck, and the pages of envoyproxy/ratelimit's debug port on `http`."""
 
@@ -109,6 +111,7 @@ class Settings:
         data["services"] = tuple(data["services"])
         data["upstreams"] = tuple((url, kind) for url, kind in data["upstreams"])
         data["limit"] = LimitSettings.from_plain(data["limit"])
+        data["prometheus"] = tuple(data["prometheus"]) if data["prometheus"] is not None else None
         if data["listen_resets"] is not None:
             data["listen_resets"] = tuple(data["listen_resets"])
         if data["limits_xds"] is not None:
@@ -148,6 +151,9 @@ VARIABLES = {
 }
 """Environment variable of each setting; docs/settings.md is checked against it."""
 
+STORE_LOSS = "SEAWALL_STORE_LOSS"
+"""Of `python -m ratelimit` alone, whose rule files can't say it: `store_loss.limits`."""
+
 _BOUNDS = {
     "workers": (1, 256, ""),
     "store_timeout": (0.001, 60, " seconds"),
@@ -180,7 +186,7 @@ def from_environment(environ: Mapping[str, str], **flags: Any) -> Settings:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Name variables of ours that nobody reads: most likely misspelt."""
-    return sorted(name for name in environ if name.startswith("SEAWALL_") and name not in VARIABLES)
+    return sorted(name for name in environ if name.startswith("SEAWALL_") and name not in {*VARIABLES, STORE_LOSS})
 
 
 def _parsed(variable: str, name: str, text: str, kind: type) -> Any:
@@ -260,6 +266,8 @@ def _checked(settings: Settings) -> Settings:
         value = getattr(settings, name)
         if value is not None:
             host_port(f"SEAWALL_{name.upper()}", value)
+    if settings.prometheus is not None:
+        host_port("PROMETHEUS_ADDR", settings.prometheus[0])
     if settings.probe_key is not None and not re.fullmatch("[0-9A-Fa-f]{64}", settings.probe_key):
         raise SettingError("SEAWALL_PROBE_KEY: allowed are 64 hex digits, the SHA-256 of a key")
     longest = f"{settings.socket(settings.workers - 1)}.0000000"

@@ -49,6 +49,7 @@ plain = st.builds(
     key=st.sampled_from([b"a", b"b"]),
     windows=fixed.map(lambda window: (window,)),
     hits=st.one_of(st.integers(0, 4), st.sampled_from([2**32, MOST - 1, MOST])),
+    text=st.just(False),
 )
 # Mostly forward in small and large steps, a little back: another worker's clock.
 moves = st.one_of(st.integers(0, 3_000_000), st.sampled_from([60_000_000, 119_999_999, 7_200_000_000, -900_000]))
