@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ratelimit import wire
 from ratelimit.counting import Counting
@@ -12,12 +12,14 @@ from seawall.limits.call import InvalidCall
 from seawall.limits.charge import Outcome
 from seawall.limits.decide import Plan, local_share
 from seawall.limits.descriptor import Node
+from seawall.limits.explain import explain, looks
 from seawall.limits.over_limit_cache import OverLimitCache
 from seawall.limits.window import US, Reading, Window
 from seawall.policy.compiled import Policy
 from seawall.rpc.contract import Call, RpcError, RpcService
 from seawall.rpc.contract import Status as RpcStatus
 from seawall.serve.gate import Gate
+from seawall.store.charging import name
 from seawall.store.contract import StoreUnavailable
 from seawall.store.memory import MemoryStore
 
@@ -75,6 +77,22 @@ class Service:
         if not asked.demands:
             return self._told(asked, answer(asked, (), now, self._modes), started)
         return self._charge(policy, asked, now, started)
+
+    @property
+    def policy(self) -> Policy | None:
+        """The current policy, for who asks what is in force."""
+        version = self._gate.version("", "ratelimit")
+        return version.policy if version is not None else None
+
+    async def explain(self, data: bytes) -> dict[str, Any]:
+        """Why a call would pass or not. Raises ValueError, RpcError, StoreUnavailable."""
+        now = int(self._gate.store.now() * US)
+        call = wire.decode(data)
+        tree = self._policy(call.version).limits.get(call.domain)
+        asked = ask(call.domain, tree, call.descriptors, call.hits, now, self._modes)
+        demands = looks(asked)
+        outcomes = await self._gate.store.charge_all(demands) if demands else ()
+        return explain(asked, tree, outcomes, self._modes, lambda d: name(d).decode("utf-8", "surrogateescape"))
 
     def _keep(self, data: bytes, known: _Known) -> None:
         if len(data) <= _KEPT_BYTES:
@@ -159,4 +177,8 @@ def _unread(window: Window) -> Reading:
 
 def build(gate: Gate) -> RpcService:
     """Entry point of `seawall.services`."""
-    return RpcService(wire.SERVICE, {wire.METHOD: Service(gate).should_rate_limit}, {})
+    from ratelimit.http import pages
+
+    service = Service(gate)
+    gate.pages.update(pages(service))
+    return RpcService(wire.SERVICE, {wire.METHOD: service.should_rate_limit}, {})

@@ -97,14 +97,9 @@ def match(root: Node, entries: Entries) -> Match | None:
     """Find the limit of a descriptor, or None: an unmatched descriptor is let through and counted nowhere."""
     node, path, shared = root, [], False
     for entry in entries:
-        below = node.exact.get(entry)
+        below = _below(node, entry)
         if below is None:
-            if node.wild is not None:
-                below = node.wild.first(*entry)
-            if below is None:
-                below = node.bare.get(entry[0])
-                if below is None:
-                    return None
+            return None
         node = below
         path.append(node)
         shared = shared or node.share
@@ -112,3 +107,22 @@ def match(root: Node, entries: Entries) -> Match | None:
         return None
     counted = [(n.key, n.value) if n.share else e for n, e in zip(path, entries, strict=True)] if shared else entries
     return Match(node.limit, tuple(path), counted)
+
+
+def _below(node: Node, entry: tuple[str, str]) -> Node | None:
+    """The rule of the next level for an entry: exact, then wildcards in their order, then the bare key."""
+    below = node.exact.get(entry)
+    if below is None and node.wild is not None:
+        below = node.wild.first(*entry)
+    return below if below is not None else node.bare.get(entry[0])
+
+
+def reached(root: Node, entries: Entries) -> int:
+    """How many of a descriptor's entries, from the first, find a rule."""
+    node = root
+    for depth, entry in enumerate(entries):
+        below = _below(node, entry)
+        if below is None:
+            return depth
+        node = below
+    return len(entries)

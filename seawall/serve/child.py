@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from seawall.serve.control import Line
+from seawall.serve.errands import Errands
 from seawall.serve.settings import Settings
 from seawall.telemetry.catalog import METRICS
 
@@ -38,6 +39,7 @@ class Child:
         """It was killed because it gave no answers."""
         self.silent = 0.0
         """Seconds that we have waited for answers in vain, since the last one."""
+        self.errands: Errands | None = None
         self._line = line
         self._asking = asyncio.Lock()
         self._answer_time = min(ANSWER_TIME, hang_time / 4)
@@ -49,7 +51,8 @@ class Child:
     ) -> "Child":
         """Start a worker; `handoff` is its end of a distributor's line. Raises OSError when it can't be run."""
         ours, theirs = socket.socketpair()
-        inherited = [theirs] if handoff is None else [theirs, handoff]
+        asks, answers = socket.socketpair()
+        inherited = [theirs, answers] if handoff is None else [theirs, answers, handoff]
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -65,7 +68,9 @@ class Child:
         finally:
             for sock in inherited:
                 sock.close()
-        return cls(index, generation, process, await Line.open(ours), settings.hang_time)
+        made = cls(index, generation, process, await Line.open(ours), settings.hang_time)
+        made.errands = await Errands.open(asks)
+        return made
 
     @property
     def pid(self) -> int:
@@ -145,6 +150,8 @@ class Child:
         async with self._asking:
             self.snapshot = await self._line.last_words()
         self._line.close()
+        if self.errands is not None:
+            self.errands.close()
         return end.result()
 
     def metrics(self, *, speaks: bool) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What a worker hands to each of its services: the rooms they share, and nothing of the transport."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from seawall.policy.held import Version
 from seawall.rpc.contract import RpcService
@@ -26,6 +27,8 @@ class Gate:
     metrics: Metrics
     log: Log
     tasks: Tasks
+    pages: dict[str, Any] = field(default_factory=dict)
+    """What services answer by HTTP (`errands.Pages`): each adds its own."""
 
     def version(self, label: str, service: str) -> Version | None:
         """Give the version that a request carries, for what is decided after ext_authz; None without any policy.

@@ -16,6 +16,7 @@ from seawall.serve.child import Child
 from seawall.serve.chores import Chores
 from seawall.serve.claim import Claim, Taken
 from seawall.serve.endpoints import Endpoints
+from seawall.serve.errands import Page, Question
 from seawall.serve.handoff import Distributor
 from seawall.serve.hangup import Terminal
 from seawall.serve.notify import Notify
@@ -36,6 +37,8 @@ STEADY = 10.0
 FAILED_STARTS = 3
 """Deaths before any worker has ever served, after which the supervisor gives up."""
 ASK_EVERY = 1.0
+ERRAND_TIME = 2.0
+"""Seconds that a worker has for what came by HTTP."""
 LIMITS_TIME = 10.0
 """Seconds that workers have to take limits of a control plane before they are acknowledged all the same."""
 LOOK_EVERY = 0.05
@@ -61,6 +64,7 @@ class Supervisor:
         self._rolls = 0
         self._again = False
         """Asked for another restart while one runs."""
+        self._turn = 0
         self._orphans = Orphans(settings)
         self._terminal = Terminal()
         self._notify = Notify(os.environ, os.getpid())
@@ -75,10 +79,10 @@ class Supervisor:
         for sig, at_once in ((signal.SIGTERM, False), (signal.SIGINT, True)):
             loop.add_signal_handler(sig, self.stop, at_once)
         loop.add_signal_handler(signal.SIGHUP, self.hangup)
-        endpoints = Endpoints(self.metrics, self.ready)
+        endpoints = Endpoints(self.settings, self.metrics, self.ready, self.healthy, self.errand)
         held: Claim | None = None
         try:
-            await endpoints.start(self.settings.http, self.settings.healthcheck)
+            await endpoints.start()
             if self.settings.socket_dir:
                 held = Claim.take(self.settings.socket_dir, self.settings.http)
                 sweep(self.settings.socket_dir)
@@ -348,6 +352,26 @@ class Supervisor:
         own = {"counters": counters, "gauges": gauges}
         self._totals.update("supervisor", own)
         return self._totals
+
+    async def errand(self, question: Question) -> Page | None:
+        """Have a worker answer; None when none does."""
+        serving = [seat.current for seat in self._seats if seat.current is not None and seat.current.state == "serving"]
+        self._turn += 1
+        if not serving:
+            return None
+        child = serving[self._turn % len(serving)]
+        return await child.errands.ask(question, ERRAND_TIME) if child.errands is not None else None
+
+    def healthy(self) -> bool:
+        """What /healthcheck says: any worker serves, with what the settings ask for beside that."""
+        limit = self.settings.limit
+        said = [c.snapshot for c in self._children() if c.snapshot is not None and c.state == "serving"]
+        return (
+            bool(said)
+            and not self._stopping.is_set()
+            and (not limit.needs_rules or any(snapshot["domains"] for snapshot in said))
+            and (not limit.needs_store or any(snapshot["store_up"] for snapshot in said))
+        )
 
     def _status(self) -> str:
         serving = sum(seat.current is not None and seat.current.state == "serving" for seat in self._seats)

@@ -28,7 +28,7 @@ from seawall.rpc.reference import GrpcioServer
 from seawall.rpc.server import CodecServer
 from seawall.rpc.tasks import Tasks
 from seawall.rpc.tls import Certificates
-from seawall.serve import control
+from seawall.serve import control, errands
 from seawall.serve.gate import Gate, ServiceBuilder
 from seawall.serve.handoff import Receiver
 from seawall.serve.health import Health, State
@@ -63,7 +63,14 @@ def builders(names: Iterable[str]) -> dict[str, ServiceBuilder]:
 class Worker:
     """Start, serve, drain."""
 
-    def __init__(self, settings: Settings, index: int, control_fd: int | None = None, handoff_fd: int | None = None):
+    def __init__(
+        self,
+        settings: Settings,
+        index: int,
+        control_fd: int | None = None,
+        handoff_fd: int | None = None,
+        errands_fd: int | None = None,
+    ):
         self.settings = settings
         self.index = index
         self.name = f"{os.uname().nodename}-{index}-{os.getpid()}"
@@ -88,6 +95,7 @@ class Worker:
         )
         self._control_fd = control_fd
         self._handoff_fd = handoff_fd
+        self._errands_fd = errands_fd
         self._stop = asyncio.Event()
         self._at_once = False
         self._dropped_told = 0
@@ -95,6 +103,7 @@ class Worker:
         self.draining = False
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
+        self._pages = gate.pages
         self.health = Health([service.name for service in services])
         own = [*services, self.health.service()]
         self._services = [*own, *reflection(own)]
@@ -125,6 +134,8 @@ class Worker:
         self.tasks.start(self._become_serving(listening), "health")
         if self._control_fd is not None:
             self.tasks.start(self._answer_supervisor(self._control_fd, listening), "control")
+        if self._errands_fd is not None:
+            self.tasks.start(errands.answer(self._errands_fd, self._pages, self.tasks), "errands")
         if self._certificates is not None:
             self.tasks.start(self._refresh(self._certificates), "certificates")
         gc.collect()
@@ -264,6 +275,7 @@ class Worker:
             "worker": self.name,
             "state": self._state(),
             "policy": self.policies.version,
+            "domains": len(self.policies.current.limits) if self.policies.current is not None else 0,
             "policy_error": self.policies.error,
             "store_up": self.store.healthy,
             "store_trouble": self.store.trouble,
@@ -344,10 +356,10 @@ def main() -> int:
     """Run a worker as its supervisor started it: settings by environment, control line by descriptor."""
     settings = Settings.from_json(os.environ.pop("SEAWALL_WORKER_SETTINGS"))
     index, control_fd = int(sys.argv[1]), int(sys.argv[2])
-    handoff_fd = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    errands_fd, handoff_fd = (int(arg) if arg else None for arg in (*sys.argv[3:5], "", "")[:2])
 
     async def run() -> int:
-        return await Worker(settings, index, control_fd, handoff_fd).run()
+        return await Worker(settings, index, control_fd, handoff_fd, errands_fd).run()
 
     return uvloop.run(run())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +220,16 @@ async def test_reload(here: Folder, rules: Rules) -> None:
 
 
 def config_map(mount: Path, version: str, text: str) -> None:
+    config_map_of(mount, version, {"shop.yaml": text})
+
+
+def config_map_of(mount: Path, version: str, files: Mapping[str, str]) -> None:
     """Do what a kubelet does with a changed ConfigMap: a new folder, and `..data` swapped to it in one step."""
     (mount / f"..{version}").mkdir()
-    (mount / f"..{version}" / "shop.yaml").write_text(text, "utf-8")
+    for name, text in files.items():
+        (mount / f"..{version}" / name).write_text(text, "utf-8")
+        if not (mount / name).is_symlink():
+            (mount / name).symlink_to(f"..data/{name}")
     (mount / "..new").symlink_to(f"..{version}")
     (mount / "..new").rename(mount / "..data")
 
@@ -229,7 +237,6 @@ def config_map(mount: Path, version: str, text: str) -> None:
 async def test_a_config_map(here: Folder, rules: Rules) -> None:
     """The swap of `..data` is a reload."""
     config_map(rules.config, "one", RULES.format(domain="shop", count=5))
-    (rules.config / "shop.yaml").symlink_to("..data/shop.yaml")
     socket = here.path / "grpc.sock"
     process = here.run("-m", "ratelimit", **rules.environ(GRPC_UDS=str(socket)))
     async with connect(socket) as channel:

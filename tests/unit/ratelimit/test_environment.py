@@ -2,13 +2,15 @@
 
 import pytest
 
-from ratelimit.environment import flags
-from seawall.serve.settings import SettingError, from_environment
+from ratelimit.environment import flags, warnings
+from seawall.serve.settings import SettingError, Settings, from_environment
 from seawall.store.address import parse
 from seawall.store.endpoint import Access, Login, Tls
 
 ROOT = {"RUNTIME_ROOT": "/data"}
-ADDRESSES = {
+ADDRESSES: dict[str, object] = {
+    "log_level": "warn",
+    "json_endpoint": True,
     "listen": "0.0.0.0:8081",
     "socket_dir": "",
     "healthcheck": "0.0.0.0:8080",
@@ -46,7 +48,12 @@ def test_nothing_set() -> None:
 )
 def test_flags(environ: dict[str, str], found: dict[str, object]) -> None:
     """Variables are settings, with the Go service's defaults; one address means one worker."""
-    assert flags(environ) == found
+    given = flags(environ)
+    limit = given.pop("limit")
+    assert given == found
+    # Only rules from files count under the Go service's keys.
+    assert (limit.key_prefix, limit.store_loss) == (("", "deny") if "limit_files" in found else (None, None))
+    assert limit.jitter == 300
     settings = from_environment({}, **flags(environ))
     assert (settings.listen, settings.workers) == (found["listen"], 1)
 
@@ -159,3 +166,103 @@ def test_bad_value(environ: dict[str, str], variable: str) -> None:
         flags(environ)
     assert "hunter2" not in str(refused.value)
     assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "value"),
+    [
+        ({"SHADOW_MODE": "t"}, "shadow", True),
+        ({"QUOTA_MODE": "TRUE"}, "quota", True),
+        ({"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "1"}, "stop", True),
+        ({"RESPONSE_DYNAMIC_METADATA": "true"}, "metadata", True),
+        ({"MERGE_DOMAIN_CONFIG": "true"}, "merge", True),
+        ({"NEAR_LIMIT_RATIO": "0.5"}, "near_ratio", 0.5),
+        ({"CACHE_KEY_PREFIX": "pre_"}, "key_prefix", "pre_"),
+        ({"EXPIRATION_JITTER_MAX_SECONDS": "0"}, "jitter", 0),
+        ({"LOCAL_CACHE_SIZE_IN_BYTES": "1048576"}, "cache", 4096),
+        ({"LIMIT_LIMIT_HEADER": "x"}, "headers", None),
+        (
+            {"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_LIMIT_HEADER": "x"},
+            "headers",
+            ("x", "RateLimit-Remaining", "RateLimit-Reset"),
+        ),
+        (
+            {"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_REMAINING_HEADER": "r", "LIMIT_RESET_HEADER": "s"},
+            "headers",
+            ("RateLimit-Limit", "r", "s"),
+        ),
+        ({"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true"}, "needs_rules", True),
+        ({"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true"}, "needs_store", True),
+        ({"SEAWALL_STORE_LOSS": "share"}, "store_loss", "share"),
+    ],
+)
+def test_limit(environ: dict[str, str], name: str, value: object) -> None:
+    """Variables that change answers reach a worker, through the JSON that its supervisor gives it."""
+    settings = from_environment({}, **flags({**ROOT, **environ}))
+    assert getattr(settings.limit, name) == value
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "value"),
+    [
+        ({"LOG_LEVEL": "WARNING"}, "log_level", "warn"),
+        ({"LOG_LEVEL": "trace"}, "log_level", "debug"),
+        ({"GRPC_MAX_CONNECTION_AGE": "1h30m"}, "max_connection_age", 5400.0),
+        ({"GRPC_MAX_CONNECTION_AGE": "1500ms"}, "max_connection_age", 1.5),
+        ({"USE_PROMETHEUS": "true"}, "prometheus", ("0.0.0.0:9090", "/metrics")),
+        (
+            {"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": "127.0.0.1:1", "PROMETHEUS_PATH": "/m"},
+            "prometheus",
+            ("127.0.0.1:1", "/m"),
+        ),
+        (
+            {"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_TLS_KEY": "/k"},
+            "tls_cert",
+            "/c",
+        ),
+    ],
+)
+def test_around(environ: dict[str, str], name: str, value: object) -> None:
+    """Variables of the process around the answers."""
+    settings = from_environment({}, **flags({**ROOT, **environ}))
+    assert getattr(settings, name) == value
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("environ", "allowed"),
+    [
+        ({"LOG_LEVEL": "loud"}, "warn"),
+        ({"CONFIG_TYPE": "CONSUL"}, "FILE"),
+        ({"CONFIG_TYPE": "GRPC_XDS_SOTW"}, "FILE"),
+        ({"BACKEND_TYPE": "memcache"}, "redis"),
+        ({"BACKEND_TYPE": "mongo"}, "redis"),
+        ({"REDIS_PERSECOND": "true"}, "false"),
+        ({"GRPC_CLIENT_TLS_SAN": "x"}, "leave it out"),
+        ({"GRPC_SERVER_USE_TLS": "true"}, "PEM"),
+        ({"GRPC_MAX_CONNECTION_AGE": "5"}, "10s"),
+        ({"GRPC_MAX_CONNECTION_AGE": "5 s"}, "10s"),
+        ({"GRPC_MAX_CONNECTION_AGE": "0s"}, "1s"),
+        ({"NEAR_LIMIT_RATIO": "2"}, "0 to 1"),
+        ({"NEAR_LIMIT_RATIO": "much"}, "0 to 1"),
+        ({"EXPIRATION_JITTER_MAX_SECONDS": "-1"}, "whole number"),
+        ({"LOCAL_CACHE_SIZE_IN_BYTES": "1MB"}, "whole number"),
+        ({"SHADOW_MODE": "yes"}, "true, false"),
+        ({"USE_PROMETHEUS": "true", "PROMETHEUS_PATH": "m"}, "/"),
+        ({"SEAWALL_STORE_LOSS": "pass"}, "deny, allow, share"),
+    ],
+)
+def test_refused(environ: dict[str, str], allowed: str) -> None:
+    """A value that ends the Go service ends ours, with variable, value and what is allowed."""
+    with pytest.raises(SettingError, match=allowed) as refused:
+        flags({**ROOT, **environ})
+    assert any(name in str(refused.value) for name in environ) or "GRPC_SERVER_TLS" in str(refused.value)
+
+
+def test_warnings() -> None:
+    """What does nothing here is said, once for each variable that is set to something."""
+    assert warnings({"USE_STATSD": "false", "LOG_FORMAT": "text", "REDIS_POOL_SIZE": "", "PORT": "1"}) == []
+    told = warnings({"USE_STATSD": "true", "REDIS_TIMEOUT": "1s", "MEMCACHE_SRV": "x"})
+    assert [line.split()[0] for line in told] == ["MEMCACHE_SRV", "REDIS_TIMEOUT", "USE_STATSD"]
+    assert all(len(line.split(": ", 1)[1]) > 10 for line in told)
