@@ -97,8 +97,7 @@ async def run(server: DropIn, case: dict[str, Any]) -> None:
     while (now := time.time()) % 60 > 50:
         # Windows of a minute and longer stand still for as long as a case takes.
         await asyncio.sleep(0.2)
-    if "redis_key_count" in case:
-        await server.node.ask("FLUSHALL")
+    await server.node.ask("FLUSHALL")
     for call in case.get("prepare", []):
         await told(server, call, case["domain"])  # type: ignore[arg-type]
     before = await server.stats() if "stats" in case else {}
