@@ -105,7 +105,10 @@ def _ratio(environ: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _limit(environ: Mapping[str, str], *, files: bool) -> LimitSettings:
-    """How calls are answered. Only limits of files and of a control plane have the Go service's keys and its way when Redis is away."""
+    """How calls are answered.
+
+    Only limits of files and of a control plane (`files`) have the Go service's keys and its way when Redis is away.
+    """
     headers = (
         environ.get("LIMIT_LIMIT_HEADER") or "RateLimit-Limit",
         environ.get("LIMIT_REMAINING_HEADER") or "RateLimit-Remaining",

@@ -36,7 +36,9 @@ VARIABLES: dict[str, Variable] = {
     "RUNTIME_ROOT": Variable(DIFFERS, "has no default: with it rules are read from files"),
     "RUNTIME_WATCH_ROOT": Variable(DIFFERS, "checked; the folder is looked at once a second whatever it says"),
     "MERGE_DOMAIN_CONFIG": Variable(DIFFERS, "in the order of the file names"),
-    "FORCE_START_WITHOUT_INITIAL_CONFIG": Variable(DIFFERS, "the service always starts; with it, it serves before there are rules"),
+    "FORCE_START_WITHOUT_INITIAL_CONFIG": Variable(
+        DIFFERS, "the service always starts; with it, it serves before there are rules"
+    ),
     **dict.fromkeys(
         (
             "CONFIG_GRPC_XDS_NODE_ID",

@@ -27,7 +27,11 @@ class State(StrEnum):
 
 
 class Health:
-    """State of a worker, and who watches it. Known services: "", `seawall`, and the full name of each service."""
+    """State of a worker, and who watches it.
+
+    Known services: "", `seawall`, the name of each service as the settings have it (envoyproxy/ratelimit is asked for
+    `ratelimit`), and its full name.
+    """
 
     def __init__(self, services: list[str]):
         self._names = {"", "seawall", *services}

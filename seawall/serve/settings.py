@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from seawall.policy.document import Engine
 from seawall.policy.fields import parse_url
 from seawall.policy.notation import duration, size
-from seawall.serve.xds_source import XdsSource
 from seawall.serve.limit_settings import LimitSettings
+from seawall.serve.xds_source import XdsSource
 from seawall.store.address import PARTS, joined, parse
 
 SERVICES = ("ext_authz", "ratelimit", "ext_proc")
@@ -94,7 +94,6 @@ class Settings:
     def without_policy(self) -> bool:
         """Whether limits come from somewhere else and there is no policy to follow."""
         return self.limit_files is not None or self.limits_xds is not None
-
 
     def socket(self, index: int) -> str:
         """Path of a worker's socket: what Envoy's endpoint names."""

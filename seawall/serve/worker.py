@@ -104,7 +104,7 @@ class Worker:
         gate = Gate(self.name, settings, self.policies, self.store, self.slots, self.metrics, self.log, self.tasks)
         services = [build(gate) for build in builders(settings.services).values()]
         self._pages = gate.pages
-        self.health = Health([service.name for service in services])
+        self.health = Health([*settings.services, *(service.name for service in services)])
         own = [*services, self.health.service()]
         self._services = [*own, *reflection(own)]
         self._certificates = certificates(settings)
