@@ -267,3 +267,48 @@ async def test_life(here: Folder, rules: Rules, node: Valkey, case: dict[str, An
         finally:
             if not server.node_up and node.process is not None:
                 node.signal(signal.SIGCONT)
+
+
+async def test_explain(here: Folder, rules: Rules, node: Valkey) -> None:
+    """Rules, counters and numbers of a call, by a look: nothing is charged."""
+    rules.put(FILES["F1"])
+    async with drop_in(here, rules, node) as server:
+        call = {"descriptors": [{"entries": [["cap20", "x"]], "hits_addend": 18}]}
+        await told(server, call, "conf-tree")  # type: ignore[arg-type]
+        query = "/explain?domain=conf-tree&descriptor=cap20=x&descriptor=nothing=x&descriptor=free_pass=x"
+        for _ in range(2):
+            status, text = await fetch(server.environ["DEBUG_PORT"], query)
+            assert status == 200, text
+            found, nothing, free = json.loads(text)["descriptors"]
+            assert (found["rule"], found["code"], found["counter"][:18]) == ("cap20", "OK", "conf-tree_cap20_x_")
+            assert (found["windows"][0]["used"], found["windows"][0]["remaining"]) == (18, 2)
+            assert found["reason"] == "18 of 20 used in 60 s, 1 hit would fit"
+            assert nothing["reason"] == "no rule for entry 1, 'nothing=x'"
+            assert free["reason"] == "rule 'free_pass' is unlimited"
+        asked = {"domain": "conf-tree", "descriptors": [{"entries": [{"key": "cap20", "value": "x"}], "hitsAddend": 3}]}
+        url = f"http://127.0.0.1:{server.environ['DEBUG_PORT']}/explain"
+        async with aiohttp.ClientSession() as session, session.post(url, json=asked) as response:
+            over = await response.json()
+        assert over["code"] == "OVER_LIMIT"
+        assert over["descriptors"][0]["reason"].startswith("18 of 20 used in 60 s, 3 hits would not fit for ")
+        assert (await fetch(server.environ["DEBUG_PORT"], "/explain"))[0] == 400
+        unknown = await fetch(server.environ["DEBUG_PORT"], "/explain?domain=nobody&descriptor=a=b")
+        assert json.loads(unknown[1])["descriptors"][0]["reason"] == "domain 'nobody' has no rules"
+        metrics = (await fetch(server.environ["DEBUG_PORT"], "/metrics"))[1]
+        assert 'seawall_limit_configured{domain="conf-tree",limit="cap20",window="60",worker="w0"} 20.0' in metrics
+        assert 'ratelimit_service_rate_limit_total_hits{domain="conf-tree",key1="cap20",key2=""} 18.0' in metrics
+
+
+@pytest.mark.parametrize("loss", ["deny", "allow", "share"])
+async def test_the_store_away(here: Folder, rules: Rules, node: Valkey, loss: str) -> None:
+    """A counter that is known to be used up is refused all the same; others as SEAWALL_STORE_LOSS has it."""
+    rules.put(FILES["F1"])
+    settings = {"LOCAL_CACHE_SIZE_IN_BYTES": "65536", "SEAWALL_STORE_LOSS": loss}
+    async with drop_in(here, rules, node, **settings) as server:
+        used = {"descriptors": [{"entries": [["cap10h", "u"]], "hits_addend": 11}, {"entries": [["cap10h", "v"]]}]}
+        fresh_call = {"descriptors": [{"entries": [["cap10h", "w"]]}]}
+        assert getattr(await told(server, used, "conf-tree"), "code", "") == "OVER_LIMIT"  # type: ignore[arg-type]
+        node.kill()
+        assert getattr(await told(server, used, "conf-tree"), "code", "") == "OVER_LIMIT"  # type: ignore[arg-type]
+        other = await told(server, fresh_call, "conf-tree")  # type: ignore[arg-type]
+        assert getattr(other, "code", "") == ("UNAVAILABLE" if loss == "deny" else "OK")
