@@ -37,6 +37,8 @@ def environ(here: Folder, server: XdsServer, **more: str) -> dict[str, str]:
         "HOST": "127.0.0.1",
         "PORT": str(free_port()),
         "DEBUG_PORT": str(free_port()),
+        # As the Go service it says little by itself.
+        "LOG_LEVEL": "info",
         **more,
     }
 
