@@ -75,14 +75,7 @@ class SseEvents:
 
     def passes(self, chunk: bytes) -> bool:
         """Take a chunk that is one whole event of one `data: ` line, if it is that: its data are `chunk[6:-2]`."""
-        if (
-            chunk.find(b"\n") != len(chunk) - 2
-            or not chunk.endswith(b"\n\n")
-            or not chunk.startswith(b"data: ")
-            or b"\r" in chunk
-            or len(chunk) > MAX_EVENT
-            or (self._lines or self._line or self._cr or self.overflowed)
-        ):
+        if not _is_plain_event(chunk) or self._lines or self._line or self._cr or self.overflowed:
             return False
         self._started = True
         return True
@@ -131,10 +124,21 @@ class SseEvents:
         return raw
 
 
+def _is_plain_event(chunk: bytes) -> bool:
+    """Whether a chunk is one whole event of one `data: ` line, ended by LF LF."""
+    return (
+        chunk.startswith(b"data: ")
+        and chunk.endswith(b"\n\n")
+        and chunk.find(b"\n") == len(chunk) - 2
+        and b"\r" not in chunk
+        and len(chunk) <= MAX_EVENT
+    )
+
+
 def _plain_events(chunk: bytes) -> list[Event] | None:
     """The short way for what engines send nearly always: whole events of one `data: ` line each, ended by LF LF."""
     if chunk.startswith(b"data: "):
-        if chunk.find(b"\n") == len(chunk) - 2 and b"\r" not in chunk and len(chunk) <= MAX_EVENT:
+        if _is_plain_event(chunk):
             return [(chunk, chunk[6:-2])]
     elif chunk.startswith(b"event: "):
         name = chunk.find(b"\n")

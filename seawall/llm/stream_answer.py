@@ -63,25 +63,19 @@ class StreamAnswer(Answer):
 
     def _is_text(self, chunk: bytes) -> bool:
         """Count a chunk that is nothing but a piece of one text within the caps, as nearly all are; else look closer."""
-        needle = self._plan.endpoint.needle
-        at = chunk.find(needle)
-        if at < 0 or b'"error"' in chunk or b'"tool_calls":[' in chunk:
+        size = self._plain_text(chunk)
+        if size is None or b'"error"' in chunk:
             return False
         usage = chunk.find(b'"usage"')
         if usage >= 0 and not (chunk.startswith(b":null", usage + 7) and chunk.find(b'"usage"', usage + 7) < 0):
             return False
         if b'_stop"' in chunk or b'"response.' in chunk:
             return False
-        at += len(needle)
-        text = chunk[at : chunk.find(b'"', at)]
-        if b"\\" in text or chunk.find(needle, at) >= 0:
-            return False
         meter = self._meter
         if meter is not None and (self._stream is None or not self._stream.is_indifferent(chunk)):
             return False
         if not self._events.passes(chunk):
             return False
-        size = len(text)
         if meter is not None:
             if not meter.take_plain(size, None):
                 # The event was taken: it is cut here, where the long way would cut it.
